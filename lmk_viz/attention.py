@@ -9,29 +9,33 @@ Two registrations are needed. Without the second, transformers builds no mask at
 attention name it does not know, so that padding and local windows would silently vanish.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from lmk_viz.config import AttentionConfig, LayerKind
+from lmk_viz.config import AttentionConfig, LayerKind, PoolingMode
 
 __all__ = [
     "ATTENTION_NAME",
+    "SCALARS",
     "AttentionProfile",
     "BinnedRows",
     "Capture",
     "RowReducer",
     "bin_edges",
     "capture_rows",
+    "row_scalars",
 ]
 
 ATTENTION_NAME = "lmk_viz_rows"
@@ -42,6 +46,10 @@ TILE_BYTES = 32 * 2**20
 
 N_SPECIAL_GROUPS = 3
 """Key groups behind the content bins: CLS, landmarks, other special tokens."""
+
+
+SCALARS = ("first_tenth", "centre_of_mass", "half_mass_position", "entropy")
+"""What `row_scalars` gives, in its order."""
 
 
 class RowReducer(Protocol):
@@ -184,6 +192,42 @@ def _compute_rows(
         capture.on_layer(layer)
 
 
+def row_scalars(content: torch.Tensor) -> torch.Tensor:
+    """Returns four numbers that say where rows look among the text tokens.
+
+    Args:
+        content: weights on text tokens, shape (..., n), n at least 1; scaled to sum to 1 first.
+
+    Returns:
+        Shape (..., 4), each in 0..1: the mass on the first tenth of the tokens (a token that
+        the border cuts counts by its part), the centre of mass and the position where half
+        the mass is reached (0 the first token, 1 the last), and the entropy by its highest
+        value, log n. A row without any mass gives zeros.
+
+    Example:
+        >>> row_scalars(torch.full((20,), 0.02)).mul(100).round().int().tolist()
+        [10, 50, 47, 100]
+    """
+    n = content.shape[-1]
+    total = content.sum(dim=-1, keepdim=True)
+    weights = content / total.clamp_min(1e-30)
+    places = torch.arange(n, device=content.device, dtype=torch.float32)
+    in_first_tenth = (n / 10 - places).clamp(0.0, 1.0)
+    last = max(n - 1, 1)
+    half = (weights.cumsum(dim=-1) < 0.5 - 1e-6).sum(dim=-1).clamp_max(n - 1)
+    entropy = torch.special.entr(weights).sum(dim=-1)
+    scalars = torch.stack(
+        [
+            weights @ in_first_tenth,
+            weights @ (places / last),
+            half.float() / last,
+            entropy / math.log(n) if n > 1 else torch.ones_like(entropy),
+        ],
+        dim=-1,
+    )
+    return torch.where(total > 0, scalars, 0.0)
+
+
 def bin_edges(n: int, bins: int) -> NDArray[np.int64]:
     """Returns the edges of equal bins over n text tokens, each holding at least one.
 
@@ -212,7 +256,12 @@ class BinnedRows:
     """
 
     def __init__(
-        self, groups: torch.Tensor, n_groups: int, n_cls: int, keep_landmarks: bool = False
+        self,
+        groups: torch.Tensor,
+        n_groups: int,
+        n_cls: int,
+        keep_landmarks: bool = False,
+        content: torch.Tensor | None = None,
     ) -> None:
         """Prepares the reduction.
 
@@ -221,7 +270,10 @@ class BinnedRows:
             n_groups: number of groups, G.
             n_cls: how many of the first queries are CLS rows (0 or 1); the rest are landmarks.
             keep_landmarks: also keep each landmark's own row, averaged over heads.
+            content: input positions of the text tokens, shape (n,), to compute scalars of
+                each row over them; None for no scalars.
         """
+        self._content = content
         self._one_hot = torch.nn.functional.one_hot(groups, n_groups).float()  # (T, G)
         self._n_cls = n_cls
         self._keep = keep_landmarks
@@ -231,6 +283,10 @@ class BinnedRows:
         """One (H, G) a layer, summed over landmarks."""
         self.landmarks: list[list[torch.Tensor]] = []
         """Tiles of (R, G) a layer, mean over heads, when they are kept."""
+        self.cls_scalars: list[torch.Tensor] = []
+        """One (H, S) a layer, S as in `SCALARS`."""
+        self.landmark_scalar_sum: list[torch.Tensor] = []
+        """One (H, S) a layer, summed over landmarks."""
 
     def add(self, layer: int, item: int, first: int, rows: torch.Tensor) -> None:
         """Takes a tile; see `RowReducer.add`. Only batches of one text are binned."""
@@ -242,6 +298,8 @@ class BinnedRows:
             self.cls.append(empty)
             self.landmark_sum.append(empty.clone())
             self.landmarks.append([])
+            self.cls_scalars.append(rows.new_zeros(rows.shape[0], len(SCALARS)))
+            self.landmark_scalar_sum.append(self.cls_scalars[layer].clone())
         n_cls = max(0, self._n_cls - first)
         if n_cls:
             self.cls[layer] = masses[:, 0]
@@ -249,6 +307,22 @@ class BinnedRows:
         self.landmark_sum[layer] += rest.sum(dim=1)
         if self._keep and rest.shape[1]:
             self.landmarks[layer].append(rest.mean(dim=0))
+        if self._content is not None and len(self._content):
+            scalars = row_scalars(rows[:, :, self._content])  # (H, R, S)
+            if n_cls:
+                self.cls_scalars[layer] = scalars[:, 0]
+            self.landmark_scalar_sum[layer] += scalars[:, n_cls:].sum(dim=1)
+
+
+class ProfileRow(NamedTuple):
+    """One kind of attention row of a profile, in every layer and head."""
+
+    mass: NDArray[np.float32]
+    """On content bins, shape (L, H, N)."""
+    special: NDArray[np.float32]
+    """On CLS, landmark and other special keys, shape (L, H, 3)."""
+    scalars: NDArray[np.float32]
+    """In the order of `SCALARS`, shape (L, H, 4)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,6 +349,10 @@ class AttentionProfile:
     """Mean over the landmark rows, shape (L, H, N); None without landmarks."""
     landmark_special: NDArray[np.float32] | None
     """Shape (L, H, 3)."""
+    cls_scalars: NDArray[np.float32] | None = None
+    """Scalars of the CLS row, shape (L, H, 4), in the order of `SCALARS`."""
+    landmark_scalars: NDArray[np.float32] | None = None
+    """Mean of the scalars of the landmark rows, shape (L, H, 4)."""
     landmark_map: NDArray[np.float32] | None = None
     """Each landmark's content bins, mean over heads, shape (L, K, N), when kept."""
 
@@ -320,33 +398,65 @@ class AttentionProfile:
 
         Raises:
             ValueError: when no layer is given.
+            IndexError: when a layer or the head is not there.
         """
         if not len(layers):
             raise ValueError("no layer to average; choose a layer group that this encoder has.")
         weights = self.content_weights(mass)[list(layers)]  # (l, H, N)
-        chosen = weights if head is None else weights[:, head : head + 1]
+        chosen = weights if head is None else weights[:, [head]]
         means: NDArray[np.float64] = chosen.mean(axis=(0, 1)) / np.diff(self.edges)
         return means
 
+    def rows(self) -> dict[PoolingMode, ProfileRow]:
+        """Returns the rows that this text has, by the pooling that reads them."""
+        found = {
+            PoolingMode.CLS: (self.cls_mass, self.cls_special, self.cls_scalars),
+            PoolingMode.LANDMARK: (
+                self.landmark_mass,
+                self.landmark_special,
+                self.landmark_scalars,
+            ),
+        }
+        return {
+            mode: ProfileRow(mass, special, scalars)
+            for mode, (mass, special, scalars) in found.items()
+            if mass is not None and special is not None and scalars is not None
+        }
+
+    def bins_frame(self, layers: Sequence[int], head: int | None) -> pd.DataFrame:
+        """Returns one row a bin: its tokens, and each row's weight per token there."""
+        frame = pd.DataFrame({"from_token": self.edges[:-1], "to_token": self.edges[1:]})
+        for mode, row in self.rows().items():
+            frame[f"{mode.value}_weight_per_token"] = self.weight_per_token(row.mass, layers, head)
+        frame["uniform"] = 1 / self.n_content if self.n_content else 0.0
+        return frame
+
+    def scalars_frame(self, head: int | None) -> pd.DataFrame:
+        """Returns one row a layer and attention row, with the numbers of `SCALARS`."""
+        records = []
+        for layer, kind in enumerate(self.layer_kinds):
+            for mode, row in self.rows().items():
+                at = row.scalars[layer]
+                values = (at.mean(axis=0) if head is None else at[head]).astype(float).tolist()
+                names = {"layer": f"L{layer}", "kind": kind.value, "row": mode.value}
+                records.append(names | dict(zip(SCALARS, values, strict=True)))
+        return pd.DataFrame(records)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the profile as plain JSON types: weights per layer and head."""
-        rows: dict[str, tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]] = {
-            "cls": (self.cls_mass, self.cls_special),
-            "landmark": (self.landmark_mass, self.landmark_special),
-        }
         layers = []
         for layer, kind in enumerate(self.layer_kinds):
             heads: list[dict[str, Any]] = [{"head": head} for head in range(self.n_heads)]
-            for name, (mass, special) in rows.items():
-                if mass is None or special is None:
-                    continue
-                weights = self.content_weights(mass[layer])
+            for mode, row in self.rows().items():
+                weights = self.content_weights(row.mass[layer])
                 for head, entry in enumerate(heads):
-                    shares = special[layer, head].astype(float).tolist()
-                    entry[name] = {
+                    shares = row.special[layer, head].astype(float).tolist()
+                    values = row.scalars[layer, head].astype(float).tolist()
+                    entry[mode.value] = {
                         "weights": weights[head].tolist(),
+                        "content_share": float(row.mass[layer, head].sum(dtype=np.float64)),
                         "special_share": dict(zip(self.SPECIAL_NAMES, shares, strict=True)),
-                        "content_share": float(mass[layer, head].sum(dtype=np.float64)),
+                        "scalars": dict(zip(SCALARS, values, strict=True)),
                     }
             layers.append(
                 {"layer": layer, "kind": kind.value, "window": self.windows[layer], "heads": heads}

@@ -209,7 +209,7 @@ class PoolingConfig:
             PoolingMode.LANDMARK: "Landmark (LMK)",
             PoolingMode.EVERY_K: "Every k-th token"
             if self.k is None
-            else f"Every {self.k}th token",
+            else f"Every k-th token, k = {self.k}",
             PoolingMode.MULTI_CLS: "MultiCLS",
         }
         return names[self.mode]
@@ -248,7 +248,7 @@ class EncoderConfig:
 class AttentionConfig:
     """How attention rows are reduced."""
 
-    bins: int = 64
+    bins: int = 32
     """Number of equal position bins; fewer where the text has fewer tokens."""
     keep_landmarks: bool = False
     """Also keep one row of bins for every single landmark, averaged over heads."""
@@ -295,7 +295,9 @@ def digest(*parts: Any) -> str:
     def plain(part: Any) -> Any:
         if hasattr(part, "__dataclass_fields__"):
             return [type(part).__name__, asdict(part)]
-        return part.hex() if isinstance(part, bytes) else part
+        if isinstance(part, tuple):
+            return [plain(inner) for inner in part]
+        return {"bytes": part.hex()} if isinstance(part, bytes) else part
 
     text = json.dumps([plain(part) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

@@ -125,7 +125,9 @@ def read_document(path: str | os.PathLike[str]) -> Document:
                 f"{file} has {file.stat().st_size / 1e6:.1f} MB; "
                 f"allowed: {MAX_FILE_BYTES / 1e6:.1f} MB."
             )
-        data = file.read_bytes()
+        # Bounded, since a device or a growing file is longer than it says.
+        with file.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError as error:
         raise ValueError(f"{file} does not exist; give the path of a text file.") from error
     except OSError as error:

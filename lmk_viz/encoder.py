@@ -1,5 +1,6 @@
 """An encoder: text in, token states and attention rows out, never changed after loading."""
 
+import copy
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from lmk_viz.attention import (
+    ATTENTION_NAME,
     N_SPECIAL_GROUPS,
     AttentionProfile,
     BinnedRows,
@@ -64,7 +66,7 @@ class Encoder:
 
         Args:
             model: in evaluation mode, loaded with `attn_implementation=ATTENTION_NAME` where
-                attention rows are wanted.
+                attention rows are wanted and its class asks for attention by name.
             tokenizer: a fast transformers tokenizer.
             name: what to call the encoder.
             source: folder or hub id that it came from.
@@ -80,6 +82,7 @@ class Encoder:
         self.trained_for = trained_for
         self.lock = threading.RLock()
         self._tokenizer_lock = threading.Lock()
+        self._source_tokenizer = tokenizer
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None or not getattr(tokenizer, "is_fast", False):
             raise ValueError(
@@ -119,6 +122,23 @@ class Encoder:
             source=loaded.source,
             trained_for=loaded.trained_for,
         )
+
+    def with_random_weights(self, seed: int = 0) -> "Encoder":
+        """Returns an encoder of the same shape that has learned nothing: a control.
+
+        Args:
+            seed: of the weights, which torch's global generator is left out of.
+        """
+        config = copy.deepcopy(self.model.config)
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(seed)
+            model = AutoModel.from_config(
+                config, dtype=self.dtype, attn_implementation=ATTENTION_NAME
+            )
+        model.to(self.device)
+        model.eval()
+        model.requires_grad_(False)
+        return Encoder(model, self._source_tokenizer, name=f"{self.name}, random weights")
 
     # What the encoder is.
 
@@ -215,10 +235,25 @@ class Encoder:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """Keys that each local layer reaches on a side; None for global layers."""
+        """Keys that each local layer reaches on a side; None for global layers.
+
+        A causal layer reaches them on the left alone.
+        """
         stated = getattr(self.model.config, "sliding_window", None)
-        reach = None if stated is None else int(stated)
+        reach = None if stated is None else int(stated) - self._counts_itself
         return tuple(reach if kind is LayerKind.LOCAL else None for kind in self.layer_kinds)
+
+    @cached_property
+    def _counts_itself(self) -> bool:
+        """Whether the config's window includes the query's own position.
+
+        It does in causal masks and in Gemma 3's; the library's mask for encoders, which
+        ModernBERT uses, takes the same number as the reach alone.
+        """
+        module = inspect.getmodule(type(self.model))
+        return getattr(self.model.config, "is_causal", True) and not hasattr(
+            module, "create_bidirectional_sliding_window_mask"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Returns what the encoder is, as plain JSON types."""
@@ -256,12 +291,17 @@ class Encoder:
         return {t: n for t in self._special_tokens if t and (n := text.count(t))}
 
     def tokenize(self, text: str) -> Tokens:
-        """Returns the whole text as tokens, without specials, uncut."""
+        """Returns the whole text as tokens, without specials, uncut.
+
+        White space round the text is left out, as in the authors' code: byte-level
+        vocabularies have tokens for it.
+        """
+        core = text.strip()
+        shift = len(text) - len(text.lstrip()) if core else 0
         with self._tokenizer_lock:
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return Tokens.from_offsets(
-            text, encoding.ids, encoding.offsets, unknown_id=self._unknown_id
-        )
+            encoding = self._tokenizer.encode(core, add_special_tokens=False)
+        offsets = np.asarray(encoding.offsets, dtype=np.int64).reshape(-1, 2) + shift
+        return Tokens.from_offsets(text, encoding.ids, offsets, unknown_id=self._unknown_id)
 
     def tokenize_sentences(self, text: str, language: str | None = None) -> Tokens:
         """Returns the text tokenised sentence by sentence, as the authors' code does.
@@ -444,6 +484,7 @@ class Encoder:
             n_bins + N_SPECIAL_GROUPS,
             len(cls_rows),
             config.keep_landmarks,
+            torch.from_numpy(layout.content_positions).to(self.device),
         )
         batch = collate([layout], self.special_ids.pad)
         with (
@@ -470,6 +511,10 @@ class Encoder:
             cls_special=None if cls is None else cls[..., n_bins:],
             landmark_mass=None if landmark is None else landmark[..., :n_bins],
             landmark_special=None if landmark is None else landmark[..., n_bins:],
+            cls_scalars=_stack(reducer.cls_scalars) if len(cls_rows) else None,
+            landmark_scalars=_stack(x / n_landmarks for x in reducer.landmark_scalar_sum)
+            if n_landmarks
+            else None,
             landmark_map=kept,
         )
 

@@ -26,6 +26,7 @@ __all__ = [
     "SpecialIds",
     "Tokens",
     "build_layout",
+    "character_spans",
     "chunk_sizes",
     "collate",
     "measure_layout",
@@ -91,9 +92,11 @@ class Tokens:
             unknown_id: id of the unknown token, to count it.
 
         Raises:
-            ValueError: when offsets and ids do not match or leave the text.
+            ValueError: when offsets and ids do not match or leave the text, or when sentences
+                do not begin at token 0 and rise.
         """
-        id_array = np.asarray(ids, dtype=np.int64).reshape(-1)
+        # A copy, since it is kept and made read-only, and the caller's array is not ours.
+        id_array = np.array(ids, dtype=np.int64).reshape(-1)
         spans = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
         if len(id_array) != len(spans):
             raise ValueError(f"{len(id_array)} ids came with {len(spans)} offsets.")
@@ -101,15 +104,23 @@ class Tokens:
             raise ValueError("the tokenizer's offsets leave the text; it cannot be drawn.")
         starts = np.maximum.accumulate(spans[:, 0]) if len(spans) else spans[:, 0]
         ends = np.maximum(spans[:, 1], starts)
+        ends = np.maximum.accumulate(ends) if len(ends) else ends
         repaired = bool((starts != spans[:, 0]).any() or (ends != spans[:, 1]).any())
+        sentences = None
+        if sentence_starts is not None:
+            sentences = np.array(sentence_starts, dtype=np.int64).reshape(-1)
+            steps = np.diff(np.append(sentences, len(id_array)))
+            if sentences[:1].tolist() != [0][: len(id_array)] or (steps <= 0).any():
+                raise ValueError(
+                    f"sentence_starts is {sentences[:8].tolist()} for {len(id_array)} tokens; "
+                    "it has to begin at 0, rise, and stay below the number of tokens."
+                )
         return cls(
             text=text,
             ids=_frozen(id_array),
             starts=_frozen(starts),
             ends=_frozen(ends),
-            sentence_starts=None
-            if sentence_starts is None
-            else _frozen(np.asarray(sentence_starts, dtype=np.int64)),
+            sentence_starts=None if sentences is None else _frozen(sentences),
             n_unknown=0 if unknown_id is None else int((id_array == unknown_id).sum()),
             offsets_repaired=repaired,
         )
@@ -427,11 +438,12 @@ def measure_layout(layout: Layout, language: str | None = None) -> LayoutStats:
         language: ISO 639 code for the sentence rules; None guesses it from the script.
     """
     text, chunks = layout.text, layout.chunks
-    # A boundary stands where the next chunk begins, or where the length limit cut.
-    cuts = [(left.char_end, right.char_start) for left, right in pairwise(chunks)]
+    # A boundary stands where the next chunk begins, or where the length limit cut; white space
+    # alone in a chunk is skipped, as it belongs to no sentence.
+    cuts = [(a.char_end, _skip_space(text, b.char_start)) for a, b in pairwise(chunks)]
     if layout.n_cut and chunks:
         cuts.append((chunks[-1].char_end, _skip_space(text, chunks[-1].char_end)))
-    sentence_starts = {start for start, _ in sentence_spans(text, language)}
+    sentence_starts = {start for start, _ in sentence_spans(text, language)} | {len(text)}
     split = [c.splits_character for c in (chunks if layout.n_cut else chunks[:-1])]
     sizes = np.asarray([c.n_tokens for c in chunks] or [0])
     inserted = layout.n_landmarks + max(0, len(layout.cls_positions) - 1)
@@ -521,39 +533,53 @@ def _build_chunks(
         return ()
     ends = np.minimum(np.cumsum(sizes), n_kept)
     ends = ends[: int(np.searchsorted(ends, n_kept)) + 1]
-    starts = np.concatenate([[0], ends[:-1]])
-    borders, split = _character_borders(tokens, np.concatenate([[0], ends]))
-    chunks = []
-    for k, (token_start, token_end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        left, right = _strip(tokens.text, borders[k], borders[k + 1])
-        chunks.append(
-            Chunk(
-                index=k,
-                token_start=token_start,
-                token_end=token_end,
-                char_start=left,
-                char_end=right,
-                landmark_position=int(landmarks[k]) if k < len(landmarks) else None,
-                splits_character=split[k + 1],
-            )
+    borders = np.concatenate([[0], ends])
+    spans, split = character_spans(tokens, borders)
+    return tuple(
+        Chunk(
+            index=k,
+            token_start=int(borders[k]),
+            token_end=int(borders[k + 1]),
+            char_start=left,
+            char_end=right,
+            landmark_position=int(landmarks[k]) if k < len(landmarks) else None,
+            splits_character=split[k],
         )
-    return tuple(chunks)
+        for k, (left, right) in enumerate(spans)
+    )
+
+
+def character_spans(
+    tokens: Tokens, borders: NDArray[np.int64]
+) -> tuple[list[tuple[int, int]], list[bool]]:
+    """Returns the characters of token ranges, and whether each range's end splits one.
+
+    A border inside a grapheme moves behind it, so the grapheme stays with the range in which
+    it begins. Characters that no token covers stay with the range before them.
+
+    Args:
+        tokens: the tokenised text.
+        borders: rising token indices b_0 ... b_m; range k is b_k to b_(k+1).
+
+    Returns:
+        Disjoint rising (start, end) pairs without the white space at their ends, length m,
+        and m flags.
+    """
+    places, split = _character_borders(tokens, borders)
+    spans = [_strip(tokens.text, left, right) for left, right in pairwise(places)]
+    return spans, split[1:]
 
 
 def _character_borders(tokens: Tokens, at: NDArray[np.int64]) -> tuple[list[int], list[bool]]:
-    """Returns the character where each token border falls, and whether it splits one.
-
-    A border inside a grapheme moves behind it, so the grapheme stays with the chunk in
-    which it begins. Characters that no token covers stay with the chunk before them.
-    """
+    """Returns the character where each token border falls, and whether it splits one."""
     n = len(tokens)
     inner = (at > 0) & (at < n)
     borders = np.where(at >= n, len(tokens.text), 0)
     before, after = tokens.ends[at[inner] - 1], tokens.starts[at[inner]]
     wanted = np.maximum(before, after)
     shared = before > after
-    if tokens.text.isascii():
-        snapped = wanted
+    if tokens.text.isascii() and "\r" not in tokens.text:
+        snapped = wanted  # CRLF is the only grapheme of several ASCII characters.
     else:
         graphemes = grapheme_starts(tokens.text)
         snapped = graphemes[np.searchsorted(graphemes, wanted)]

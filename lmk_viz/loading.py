@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.utils import cached_file
 from transformers.utils.logging import disable_progress_bar
 
@@ -127,16 +135,33 @@ def load_model(config: EncoderConfig) -> LoadedModel:
                 "choose a model that is an encoder alone."
             )
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
-        model = AutoModel.from_pretrained(
+        # Without tokenizer files transformers makes one that knows its special tokens alone.
+        if len(tokenizer) <= len(tokenizer.all_special_tokens):
+            raise ValueError(
+                f"encoder {config.name!r} has no tokenizer of its own; save one beside the "
+                "weights with `save_pretrained`."
+            )
+        model, report = AutoModel.from_pretrained(
             source,
             config=model_config,
             dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
+            attn_implementation=_attention_for(model_config),
             trust_remote_code=False,
             use_safetensors=True,
+            output_loading_info=True,
             **options,
         )
-    except (OSError, ValueError, KeyError, TypeError, ImportError, json.JSONDecodeError) as error:
+        # Absent weights are drawn at random, which shows only in the numbers. Poolers are not
+        # read here, and checkpoints of masked language models have none.
+        absent = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+        if absent:
+            raise ValueError(
+                f"encoder {config.name!r} lacks {len(absent)} of its weights ({absent[0]}, ...); "
+                "give the complete checkpoint."
+            )
+    # What is wrong with other people's files comes as any class: RuntimeError for shapes,
+    # SafetensorError, StrictDataclassError, and a bare Exception from tokenizers.
+    except Exception as error:
         raise ValueError(_explain(config.name, error)) from error
     model.to(device)
     model.eval()
@@ -159,11 +184,24 @@ def trained_pooling(
         settings = json.loads(Path(str(file)).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    if not isinstance(settings, dict):
+        return None
     if settings.get("pooling_mode_cls_token") or settings.get("pooling_mode") == "cls":
         return PoolingMode.CLS
     if settings.get("pooling_mode_mean_tokens") or settings.get("pooling_mode") == "mean":
         return PoolingMode.MEAN
     return None
+
+
+def _attention_for(model_config: PreTrainedConfig) -> str | None:
+    """Returns our attention's name, or None for classes with attention code of their own.
+
+    Those (MPNet, Bloom) never look the name up, but are handed the masks that go with it:
+    booleans, which they would add to their logits, so that padding would count.
+    """
+    model_class = MODEL_MAPPING.get(type(model_config), None)
+    module = sys.modules.get(getattr(model_class, "__module__", ""))
+    return ATTENTION_NAME if hasattr(module, "ALL_ATTENTION_FUNCTIONS") else None
 
 
 @lru_cache(maxsize=8)
@@ -178,16 +216,20 @@ def _resolve(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
     name = config.name
     if name == DEFAULT_NAME:
         return str(bundled_folder()), {"local_files_only": True}
-    folder = Path(name).expanduser()
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
-    if folder.is_dir():
+    try:
+        folder = Path(name).expanduser()
+        is_folder, is_file = folder.is_dir(), folder.is_file()
+    except (OSError, RuntimeError):  # Too long for a file system, closed to us, no such user.
+        is_folder, is_file = False, False
+    if is_folder:
         if not (folder / "config.json").is_file():
             raise ValueError(
                 f"encoder folder {name!r} has no config.json; give a folder that "
                 "`save_pretrained` wrote, with its tokenizer."
             )
         return str(folder), {"local_files_only": True}
-    if looks_like_path or folder.is_file():
+    if looks_like_path or is_file:
         raise ValueError(f"encoder {name!r} is no folder; give a folder, a hub id or 'default'.")
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -236,10 +278,18 @@ def _explain(name: str, error: Exception) -> str:
             f"encoder {name!r} needs code from its repository, which is never run here; "
             "choose a conversion that plain transformers loads."
         )
-    if "does not appear to have a file named" in text and "safetensors" in text:
+    # The first is said of a folder, the second of a hub repository.
+    if "no file named model.safetensors" in text or (
+        "does not appear to have a file named" in text and "safetensors" in text
+    ):
         return (
             f"encoder {name!r} has no safetensors weights; pickled weights are never read. "
             "Save it again with `save_pretrained`."
+        )
+    if "ignore_mismatched_sizes" in text:
+        return (
+            f"encoder {name!r} has weights of other sizes than its config.json says; "
+            "give both from the same checkpoint."
         )
     if text.startswith("encoder "):
         return text

@@ -14,6 +14,8 @@ __all__ = ["grapheme_starts", "guess_language", "is_inside_word", "sentence_span
 
 _GRAPHEME = regex.compile(r"\X")
 _WORD_BOUNDARY = regex.compile(r"(?w)\b")
+# White space of more than one byte in UTF-8; the last one in Unicode is U+3000.
+_WIDE_SPACES = {code: " " for code in range(0x80, 0x3001) if chr(code).isspace()}
 _SCRIPT_LANGUAGES = (
     # Kana is looked for before Han, since Japanese text holds both.
     ("ja", regex.compile(r"[\p{Hiragana}\p{Katakana}]")),
@@ -107,7 +109,11 @@ def sentence_spans(text: str, language: str | None = None) -> tuple[tuple[int, i
     import sentencex
 
     # `sentencex.segment` drops some paragraph breaks, so its offsets are read instead.
-    found = sentencex.get_sentence_boundaries(language or guess_language(text), text)
+    # It panics, which no `except Exception` catches, where white space of several bytes
+    # stands before a full stop; a plain space of the same length in characters is safe.
+    found = sentencex.get_sentence_boundaries(
+        language or guess_language(text), text.translate(_WIDE_SPACES)
+    )
     spans: list[tuple[int, int]] = []
     covered = 0
     for boundary in found:

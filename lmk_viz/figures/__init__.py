@@ -1,0 +1,1 @@
+"""Figures: functions from results to Plotly figures; the only place that knows Plotly."""

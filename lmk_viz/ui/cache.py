@@ -1,0 +1,215 @@
+"""Cached calls into the library, and the store for long results."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import streamlit as st
+
+from lmk_viz.config import (
+    AttentionConfig,
+    ChunkingConfig,
+    EncoderConfig,
+    LayoutKind,
+    PoolingConfig,
+    ProjectionConfig,
+    digest,
+)
+from lmk_viz.corpus import Corpus, sample_corpus
+from lmk_viz.documents import Document, sample_documents
+
+__all__ = [
+    "ResultStore",
+    "get_attention_profile",
+    "get_embeddings",
+    "get_encoder",
+    "get_layout",
+    "get_layout_stats",
+    "get_map_panels",
+    "get_sample_corpus",
+    "get_samples",
+    "get_segment_cosines",
+    "start_warm_up",
+]
+
+R = TypeVar("R")
+
+
+class ResultStore(Generic[R]):
+    """A bounded store of results that all sessions share, each computed once.
+
+    Streamlit's own cache replays every element drawn inside a cached call, which a moving
+    progress bar does not survive; hence this one for long calls. Results are never changed.
+    """
+
+    def __init__(self, max_entries: int) -> None:
+        """Makes an empty store of at most so many results."""
+        self._max_entries = max_entries
+        self._results: OrderedDict[str, R] = OrderedDict()
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str, compute: Callable[[], R]) -> R:
+        """Returns the result of a key, computing it when it is not there.
+
+        A second caller waits for the first; when the first fails, the second computes.
+        """
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            with self._lock:
+                if key in self._results:
+                    return self._results[key]
+            result = compute()
+            with self._lock:
+                self._results[key] = result
+                self._locks.pop(key, None)
+                while len(self._results) > self._max_entries:
+                    self._results.popitem(last=False)
+            return result
+
+
+@st.cache_resource(max_entries=2, show_spinner="Loading the encoder")
+def get_encoder(config: EncoderConfig) -> Any:
+    """Returns the encoder, shared by all sessions."""
+    from lmk_viz.encoder import Encoder
+
+    return Encoder.from_pretrained(config)
+
+
+@st.cache_resource(max_entries=1, show_spinner="Drawing random weights")
+def get_random_encoder(config: EncoderConfig, seed: int = 0) -> Any:
+    """Returns the encoder's shape with random weights, a control."""
+    return get_encoder(config).with_random_weights(seed)
+
+
+@st.cache_data(show_spinner=False)
+def get_samples() -> tuple[Document, ...]:
+    """Returns the sample documents."""
+    return sample_documents()
+
+
+@st.cache_data(show_spinner=False)
+def get_sample_corpus() -> Corpus:
+    """Returns the labelled sample corpus."""
+    return sample_corpus()
+
+
+@st.cache_data(max_entries=16, show_spinner="Placing landmarks")
+def get_layout(
+    config: EncoderConfig,
+    text: str,
+    kind: LayoutKind,
+    chunking: ChunkingConfig,
+    max_length: int | None,
+) -> Any:
+    """Returns a text's layout."""
+    return get_encoder(config).layout(text, kind, chunking, max_length)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def get_layout_stats(
+    config: EncoderConfig,
+    text: str,
+    kind: LayoutKind,
+    chunking: ChunkingConfig,
+    max_length: int | None,
+) -> Any:
+    """Returns the counts that describe a text's layout."""
+    from lmk_viz.landmarks import measure_layout
+
+    return measure_layout(get_layout(config, text, kind, chunking, max_length), chunking.language)
+
+
+@st.cache_resource
+def _store(name: str, max_entries: int) -> ResultStore[Any]:
+    return ResultStore(max_entries)
+
+
+def get_attention_profile(
+    config: EncoderConfig,
+    text: str,
+    kind: LayoutKind,
+    chunking: ChunkingConfig,
+    max_length: int | None,
+    attention: AttentionConfig,
+    random_weights: bool = False,
+    on_layer: Callable[[int], None] | None = None,
+) -> Any:
+    """Returns where CLS and landmarks of a text look."""
+
+    def compute() -> Any:
+        encoder = get_random_encoder(config) if random_weights else get_encoder(config)
+        layout = get_layout(config, text, kind, chunking, max_length)
+        return encoder.attention_profile(layout, attention, on_layer)
+
+    key = digest(config, text, kind.value, chunking, max_length, attention, random_weights)
+    return _store("attention", 16).get(key, compute)
+
+
+def get_segment_cosines(
+    config: EncoderConfig,
+    text: str,
+    unrelated: str,
+    poolings: tuple[PoolingConfig, ...],
+    chunking: ChunkingConfig,
+    max_length: int | None,
+) -> Any:
+    """Returns how close each tenth of a text is to the whole."""
+
+    def compute() -> Any:
+        from lmk_viz.probes import segment_cosines
+
+        return segment_cosines(
+            get_encoder(config), text, poolings, chunking, max_length, unrelated=unrelated
+        )
+
+    key = digest(config, text, unrelated, list(map(repr, poolings)), chunking, max_length)
+    return _store("segments", 16).get(key, compute)
+
+
+def get_embeddings(
+    config: EncoderConfig,
+    documents: tuple[Document, ...],
+    poolings: tuple[PoolingConfig, ...],
+    chunking: ChunkingConfig,
+    max_length: int | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """Returns the vectors of a corpus."""
+
+    def compute() -> Any:
+        from lmk_viz.embedding import embed_documents
+
+        return embed_documents(
+            get_encoder(config), documents, poolings, chunking, max_length, progress=progress
+        )
+
+    texts = [(d.id, d.title, d.text, d.label) for d in documents]
+    key = digest(config, texts, list(map(repr, poolings)), chunking, max_length)
+    return _store("embeddings", 8).get(key, compute)
+
+
+def get_map_panels(table: Any, config: ProjectionConfig) -> Any:
+    """Returns a map a pooling of an embedded corpus."""
+
+    def compute() -> Any:
+        from lmk_viz.projection import map_panels
+
+        return map_panels(table.vectors, [d.label for d in table.documents], config)
+
+    return _store("maps", 16).get(digest(table.fingerprint(), config), compute)
+
+
+@st.cache_resource(show_spinner=False)
+def start_warm_up() -> threading.Thread:
+    """Starts UMAP's import and compilation in the background, once a process."""
+    from lmk_viz.projection import warm_up
+
+    thread = threading.Thread(target=warm_up, name="umap-warm-up", daemon=True)
+    thread.start()
+    return thread

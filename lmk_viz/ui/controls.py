@@ -1,0 +1,213 @@
+"""Shared pickers: encoder, document, chunking. Each draws widgets and returns a setting."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig
+from lmk_viz.documents import Document
+from lmk_viz.landmarks import MIN_LENGTH
+from lmk_viz.presets import PRESETS, find_preset
+from lmk_viz.ui import cache, state
+from lmk_viz.ui.limits import Limits
+from lmk_viz.ui.messages import show_error, stop_with
+from lmk_viz.ui.sources import pick_document
+from lmk_viz.ui.text import escape_markdown
+
+__all__ = ["Inputs", "pick_inputs"]
+
+OTHER_ENCODER = "another"
+MODE_NAMES = {
+    ChunkingMode.FIXED: "Fixed",
+    ChunkingMode.VARIABLE: "Variable",
+    ChunkingMode.SENTENCE: "Sentence",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What every page works on."""
+
+    encoder: EncoderConfig
+    document: Document
+    chunking: ChunkingConfig
+    max_length: int
+
+
+def read_limits() -> Limits:
+    """Returns the operator's limits, or stops the page with what is wrong with them."""
+    try:
+        return Limits.from_environment()
+    except ValueError as error:
+        show_error(error)
+        st.stop()
+
+
+def pick_encoder(limits: Limits) -> tuple[EncoderConfig, Any]:
+    """Draws the encoder picker and returns the setting and the loaded encoder."""
+    names = list(limits.encoders) or [preset.name for preset in PRESETS]
+    chosen = state.ENCODER.get()
+    is_listed = chosen in names
+    if not is_listed and limits.encoders:
+        show_error(f"Encoder {chosen!r} is not offered here; {names[0]!r} is used.")
+        state.ENCODER.set(names[0])
+        chosen, is_listed = names[0], True
+    options = names if limits.encoders else [*names, OTHER_ENCODER]
+
+    def title(name: str) -> str:
+        preset = find_preset(name)
+        if name == OTHER_ENCODER:
+            return "Another: hub id or folder"
+        return preset.title if preset else name
+
+    key = "_shared.encoder_list"
+    st.session_state[key] = chosen if is_listed else OTHER_ENCODER
+
+    def choose() -> None:
+        picked = st.session_state[key]
+        state.ENCODER.set("" if picked == OTHER_ENCODER else picked)
+
+    picked = st.selectbox("Encoder", options, format_func=title, key=key, on_change=choose)
+    if picked == OTHER_ENCODER:
+        st.text_input(
+            "Hub id or folder",
+            placeholder="answerdotai/ModernBERT-base",
+            max_chars=512,
+            **state.ENCODER.widget(),
+        )
+    if not state.ENCODER.get():
+        stop_with("Name an encoder in the side bar: a hub id, or a local folder.")
+    try:
+        config = EncoderConfig(state.ENCODER.get(), device=limits.device)
+        encoder = cache.get_encoder(config)
+    except ValueError as error:
+        show_error(error)
+        st.caption("Nothing else is lost: choose another encoder in the side bar.")
+        st.stop()
+    return config, encoder
+
+
+def describe_encoder(encoder: Any) -> None:
+    """Draws what the loaded encoder is."""
+    facts = encoder.facts()
+    trained = facts["trained_for"]
+    window = (
+        f", {len(facts['local_layers'])} local of ±{facts['window']}" if facts["window"] else ""
+    )
+    limit = "hard limit" if facts["hard_limit"] else "trained for"
+    st.caption(
+        f"{facts['device']}, {facts['dtype']} · {facts['parameters'] / 1e6:.1f} M parameters, "
+        f"{facts['memory_bytes'] / 2**20:.0f} MiB · {facts['layers']} layers{window} · "
+        f"{facts['positional_scheme']} positions, {limit} {facts['max_length']:,} tokens · "
+        f"CLS {escape_markdown(facts['cls_token'] or 'none')}, landmark "
+        f"{escape_markdown(facts['landmark_token'])} · "
+        + (f"trained for {trained} pooling" if trained else "trained for no pooling")
+    )
+
+
+def pick_chunking() -> ChunkingConfig:
+    """Draws the chunking controls and returns the setting."""
+    mode = st.segmented_control(
+        "Chunking",
+        list(ChunkingMode),
+        format_func=MODE_NAMES.__getitem__,
+        required=True,
+        **state.MODE.widget(),
+    )
+    match mode:
+        case ChunkingMode.VARIABLE:
+            sizes = st.multiselect(
+                "Granularities to draw from",
+                sorted({8, 16, 32, 64, 128, 256, 512, *state.GRANULARITIES.get()}),
+                help="One is drawn for the whole text, or for every chunk.",
+                **state.GRANULARITIES.widget(),
+            )
+            if not sizes:
+                stop_with("Choose at least one granularity to draw from in the side bar.")
+            st.toggle(
+                "Draw for every chunk",
+                help="As in the authors' pre-training; off: once a text, as in fine-tuning.",
+                **state.PER_CHUNK.widget(),
+            )
+            st.number_input("Seed of the draw", 0, 2**32 - 1, step=1, **state.SEED.widget())
+        case ChunkingMode.SENTENCE:
+            st.text_input(
+                "Language (ISO 639)",
+                placeholder="guessed from the script",
+                max_chars=12,
+                **state.LANGUAGE.widget(),
+            )
+            st.number_input(
+                "Longest sentence (tokens)", 1, 100_000, step=16, **state.SENTENCE_CAP.widget()
+            )
+        case _:
+            st.number_input(
+                "Granularity (tokens a chunk)",
+                1,
+                1_000_000,
+                step=8,
+                help="A landmark stands after every so many tokens.",
+                **state.GRANULARITY.widget(),
+            )
+    st.toggle(
+        "Close the tail",
+        help="When the length limit cuts the text, the last chunk gets its landmark at the cost "
+        "of content. Off: as in the authors' code, content behind the last landmark has none.",
+        **state.CLOSE_TAIL.widget(),
+    )
+    try:
+        return ChunkingConfig(
+            mode=state.MODE.get(),
+            granularity=state.GRANULARITY.get(),
+            granularities=state.GRANULARITIES.get(),
+            per_chunk=state.PER_CHUNK.get(),
+            seed=state.SEED.get(),
+            language=state.LANGUAGE.get().strip() or None,
+            sentence_cap=state.SENTENCE_CAP.get(),
+            close_tail=state.CLOSE_TAIL.get(),
+        )
+    except (ValueError, TypeError) as error:
+        show_error(error)
+        st.stop()
+
+
+def pick_max_length(encoder: Any, limits: Limits) -> int:
+    """Draws the length limit and returns the one to use."""
+    hard = encoder.max_length if encoder.has_hard_limit else limits.max_length
+    highest = min(hard, limits.max_length)
+    wanted = st.number_input(
+        "Length limit (tokens, 0: the encoder's)",
+        0,
+        1_000_000,
+        step=64,
+        help=f"Longer input is cut. This encoder: {encoder.max_length:,}.",
+        **state.MAX_LENGTH.widget(),
+    )
+    usable = int(encoder.max_length) if not wanted else max(MIN_LENGTH, int(wanted))
+    used = min(usable, highest)
+    if wanted and used != wanted:
+        st.caption(f":orange[{wanted:,} cannot be used here; {used:,} is taken.]")
+    return used
+
+
+def pick_inputs(
+    choices: tuple[state.Choice[Any], ...] = (), with_document: bool = True
+) -> tuple[Inputs, Any]:
+    """Draws the side bar and returns what every page works on, with the loaded encoder.
+
+    Args:
+        choices: what the page adds to the URL.
+        with_document: whether the page works on a single document; without, the choice of
+            one is kept for the other pages, and an empty document is returned.
+    """
+    state.sync_url((*state.SHARED, *choices))
+    limits = read_limits()
+    with st.sidebar:
+        config, encoder = pick_encoder(limits)
+        describe_encoder(encoder)
+    document = pick_document(cache.get_samples()) if with_document else Document("", "", "")
+    with st.sidebar:
+        chunking = pick_chunking()
+        max_length = pick_max_length(encoder, limits)
+    return Inputs(config, document, chunking, max_length), encoder

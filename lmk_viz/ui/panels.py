@@ -1,0 +1,217 @@
+"""Parts of pages that draw results: receipts, downloads, badges, progress."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from lmk_viz.config import ChunkingConfig, PoolingMode
+from lmk_viz.landmarks import Layout, LayoutStats
+from lmk_viz.probes import SegmentCosines
+from lmk_viz.ui import cache
+from lmk_viz.ui.controls import Inputs
+from lmk_viz.ui.text import PAGE_CSS, escape_markdown
+
+__all__ = [
+    "begin_page",
+    "chunking_code",
+    "chunks_frame",
+    "document_receipt",
+    "segment_frame",
+    "show_badge",
+    "show_downloads",
+    "show_figure",
+    "show_metrics",
+    "snippet",
+    "with_progress",
+]
+
+PAGES = (
+    ("app.py", "Home", ":material/home:"),
+    ("pages/1_Landmarks.py", "Landmarks", ":material/anchor:"),
+    ("pages/2_Attention.py", "Attention", ":material/visibility:"),
+    ("pages/3_Embedding_map.py", "Embedding map", ":material/scatter_plot:"),
+)
+FIGURE_CONFIG = {
+    "displaylogo": False,
+    "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "lmk_viz"},
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+}
+
+
+def begin_page(title: str, lead: str) -> None:
+    """Sets the page up and draws its heading and one sentence that says what it answers."""
+    st.set_page_config(
+        page_title=f"{title} · lmk_viz", page_icon=":material/anchor:", layout="wide"
+    )
+    st.html(PAGE_CSS)
+    st.title(title, anchor=False)
+    st.markdown(lead)
+
+
+def document_receipt(inputs: Inputs, encoder: Any, layout: Layout, stats: LayoutStats) -> None:
+    """Draws what happened to the document on its way into the encoder."""
+    parts = [
+        f"**{escape_markdown(inputs.document.title)}**",
+        f"{stats.characters:,} characters",
+        f"{stats.tokens:,} tokens",
+    ]
+    if stats.tokens_unknown:
+        parts.append(f"{stats.tokens_unknown:,} unknown to the vocabulary")
+    if stats.tokens_cut:
+        parts.append(
+            f":orange[{stats.tokens_cut:,} tokens ({stats.characters_cut:,} characters) cut by "
+            f"the limit of {inputs.max_length:,}]"
+        )
+    spelled = encoder.spelled_special_tokens(inputs.document.text)
+    if spelled:
+        tokens = ", ".join(f"{escape_markdown(t)} ×{n}" for t, n in spelled.items())
+        parts.append(f"spells {tokens}, read as plain text")
+    if layout.tokens.offsets_repaired:
+        parts.append(":orange[character positions are approximate with this tokenizer]")
+    st.markdown(" · ".join(parts))
+
+
+def chunks_frame(layout: Layout) -> pd.DataFrame:
+    """Returns one row a chunk: its tokens, characters and landmark."""
+    return pd.DataFrame(layout.to_dict()["chunks"])
+
+
+def segment_frame(result: SegmentCosines) -> pd.DataFrame:
+    """Returns one row a part of a document: its tokens and cosines."""
+    frame = pd.DataFrame({"from_token": result.borders[:-1], "to_token": result.borders[1:]})
+    for mode, cosines in result.cosines.items():
+        frame[f"{mode.value}_cosine"] = cosines
+        frame[f"{mode.value}_unrelated"] = result.unrelated.get(mode)
+    return frame
+
+
+def show_metrics(values: Sequence[tuple[str, str, str]]) -> None:
+    """Draws numbers with their names and a line of help each."""
+    with st.container(horizontal=True):
+        for name, value, help_text in values:
+            st.metric(name, value, help=help_text, width="content")
+
+
+def show_badge(trained_for: PoolingMode | None, shown: Sequence[PoolingMode]) -> None:
+    """Says for which of the poolings on show the encoder was never trained."""
+    untrained = [mode.value for mode in shown if mode is not trained_for]
+    if not untrained:
+        return
+    known = f"trained for {trained_for.value}" if trained_for else "not trained for any pooling"
+    st.markdown(
+        f":orange-badge[:material/warning: {known}] This encoder was never trained for "
+        f"{', '.join(untrained)}: what is seen here shows what an untrained pooling does with "
+        "it, and is no verdict on those poolings."
+    )
+
+
+def show_figure(figure: go.Figure, key: str, alt: str) -> None:
+    """Draws a figure with its text alternative."""
+    st.plotly_chart(figure, key=key, config=FIGURE_CONFIG, alt=alt)
+
+
+def show_downloads(
+    name: str, frame: pd.DataFrame, result: Mapping[str, Any], figure: go.Figure | None, code: str
+) -> None:
+    """Draws what a reader takes away: CSV, JSON, the figure as a page, and the Python lines.
+
+    Args:
+        name: stem of the file names.
+        frame: the numbers as a table.
+        result: the numbers as JSON types.
+        figure: self-contained HTML is made of it on request.
+        code: Python that gives the same numbers.
+    """
+    with st.expander("Take it with you: data, figure, Python", icon=":material/download:"):
+        with st.container(horizontal=True):
+            st.download_button(
+                "CSV",
+                lambda: frame.to_csv(index=False).encode(),
+                f"{name}.csv",
+                "text/csv",
+                key=f"{name}.csv",
+                on_click="ignore",
+            )
+            st.download_button(
+                "JSON",
+                lambda: json.dumps(result, ensure_ascii=False).encode(),
+                f"{name}.json",
+                "application/json",
+                key=f"{name}.json",
+                on_click="ignore",
+            )
+            if figure is not None:
+                st.download_button(
+                    "Figure (HTML, works offline)",
+                    lambda: figure.to_html(include_plotlyjs=True).encode(),
+                    f"{name}.html",
+                    "text/html",
+                    key=f"{name}.html",
+                    on_click="ignore",
+                )
+        st.caption(
+            "A PNG is behind the camera above the figure. The address of this page holds all "
+            "its settings, never your text."
+        )
+        st.code(code, language="python")
+
+
+def snippet(inputs: Inputs, imports: Sequence[str], lines: Sequence[str]) -> str:
+    """Returns Python that reproduces a view: the shared part, then the page's own lines."""
+    own = inputs.document.id not in {sample.id for sample in cache.get_samples()}
+    source = "read_document" if own else "sample_documents"
+    read = (
+        'text = read_document("document.txt").text'
+        if own
+        else f"text = next(d for d in sample_documents() if d.id == {inputs.document.id!r}).text"
+    )
+    return "\n".join(
+        [
+            "from lmk_viz.config import AttentionConfig, ChunkingConfig, LayoutKind",
+            f"from lmk_viz.documents import {source}",
+            "from lmk_viz.encoder import Encoder",
+            *imports,
+            "",
+            f"encoder = Encoder.from_pretrained({inputs.encoder.name!r})",
+            read,
+            f"chunking = {chunking_code(inputs.chunking)}",
+            *lines,
+        ]
+    )
+
+
+def chunking_code(chunking: ChunkingConfig) -> str:
+    """Returns the expression that makes a chunking, with what differs from the defaults."""
+    default = ChunkingConfig()
+    arguments = []
+    for name in chunking.__dataclass_fields__:
+        value = getattr(chunking, name)
+        if value != getattr(default, name):
+            arguments.append(f"{name}={str(value)!r}" if name == "mode" else f"{name}={value!r}")
+    return f"ChunkingConfig({', '.join(arguments)})"
+
+
+@contextmanager
+def with_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a bar while a long call runs; it appears with the first step, so hits show none.
+
+    Args:
+        label: what is being done.
+
+    Yields:
+        A callback that takes steps done and steps in all.
+    """
+    place = st.empty()
+
+    def show(done: int, total: int) -> None:
+        place.progress(done / total, text=f"{label}: {done:,} of {total:,}")
+
+    try:
+        yield show
+    finally:
+        place.empty()

@@ -1,0 +1,227 @@
+"""Choices that survive page changes and stand in the URL.
+
+A choice lives in the session under a key that no widget owns. The widget's key is the same
+with a leading underscore; it is assigned from the shared key on every run and copied back in
+`on_change`. Streamlit forgets a widget's own key as soon as a page without that widget runs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import streamlit as st
+
+from lmk_viz.config import (
+    DEFAULT_GRANULARITIES,
+    DEFAULT_GRANULARITY,
+    AttentionConfig,
+    ChunkingMode,
+    LayoutKind,
+    PoolingMode,
+    ProjectionMethod,
+)
+from lmk_viz.presets import DEFAULT_NAME
+
+__all__ = ["Choice", "sync_url"]
+
+T = TypeVar("T")
+
+_WRITTEN = "url.written"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """One setting: where it is kept, how it is written, what it is at first."""
+
+    key: str
+    """Session key, `page.field`."""
+    param: str
+    """Name in the URL."""
+    default: T
+    parse: Callable[[str], T]
+    """Reads a URL value; raises ValueError for anything else than this kind of value."""
+    write: Callable[[T], str] = str
+    to_widget: Callable[[T], Any] = lambda value: value
+    from_widget: Callable[[Any], T] = lambda value: value
+    """Widgets hold lists where choices hold tuples."""
+
+    def get(self) -> T:
+        """Returns what is chosen."""
+        value: T = st.session_state.get(self.key, self.default)
+        return value
+
+    def set(self, value: T) -> None:
+        """Chooses a value."""
+        st.session_state[self.key] = value
+
+    def widget(self) -> dict[str, Any]:
+        """Returns the arguments that tie a widget to this choice."""
+        shadow = f"_{self.key}"
+        st.session_state[shadow] = self.to_widget(self.get())
+
+        def copy_back() -> None:
+            self.set(self.from_widget(st.session_state[shadow]))
+
+        return {"key": shadow, "on_change": copy_back}
+
+
+def sync_url(choices: Sequence[Choice[Any]]) -> None:
+    """Takes over what the URL says that we did not write ourselves, then writes it anew.
+
+    Call first on a page. Values that cannot be read are named and ignored, so that a link
+    from elsewhere can break nothing.
+
+    Args:
+        choices: all that this page shows.
+    """
+    written: dict[str, str] = st.session_state.setdefault(_WRITTEN, {})
+    for choice in choices:
+        raw = st.query_params.get(choice.param)
+        if raw is not None and raw != written.get(choice.param):
+            try:
+                choice.set(choice.parse(raw))
+            except (ValueError, TypeError) as error:
+                st.warning(
+                    f"The link's `{choice.param}` was left out: {error}", icon=":material/link_off:"
+                )
+        value = choice.get()
+        if value == choice.default:
+            written.pop(choice.param, None)
+            if raw is not None:
+                del st.query_params[choice.param]
+        else:
+            written[choice.param] = choice.write(value)
+            if raw != written[choice.param]:
+                st.query_params[choice.param] = written[choice.param]
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(f"{text!r} came; allowed: 0, 1.")
+    return text == "1"
+
+
+def _write_flag(value: bool) -> str:
+    return str(int(value))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in text.split("-"))
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"{text!r} came; allowed: whole numbers such as 32-64-128.")
+    return sizes
+
+
+def _places(text: str) -> tuple[int, ...]:
+    return tuple(int(place) for place in text.split("-"))
+
+
+def _write_sizes(sizes: tuple[int, ...]) -> str:
+    return "-".join(map(str, sizes))
+
+
+def _count(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(f"{value} came; allowed: {low:,} to {high:,}.")
+        return value
+
+    return parse
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{text} came; allowed: 0 to 1.")
+    return value
+
+
+def _modes(text: str) -> tuple[PoolingMode, ...]:
+    modes = tuple(PoolingMode(name) for name in text.split("-"))
+    return tuple(dict.fromkeys(modes))
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > 512 or not text.isprintable():
+        raise ValueError("a name of at most 512 printable characters is expected.")
+    return text
+
+
+def _sorted_tuple(values: list[int]) -> tuple[int, ...]:
+    return tuple(sorted(values))
+
+
+PASTED = "pasted"
+UPLOADED = "uploaded"
+
+ENCODER = Choice("shared.encoder", "encoder", DEFAULT_NAME, _name)
+TEXT = Choice("shared.text", "", "", str)
+"""The pasted text; never in the URL."""
+DOCUMENT = Choice("shared.document", "doc", "town_almanac", _name)
+MODE = Choice("shared.mode", "chunking", ChunkingMode.FIXED, ChunkingMode, lambda m: m.value)
+GRANULARITY = Choice("shared.granularity", "g", DEFAULT_GRANULARITY, _count(1, 1_000_000))
+GRANULARITIES: Choice[tuple[int, ...]] = Choice(
+    "shared.granularities",
+    "gs",
+    DEFAULT_GRANULARITIES,
+    _sizes,
+    _write_sizes,
+    list,
+    _sorted_tuple,
+)
+PER_CHUNK = Choice("shared.per_chunk", "per_chunk", False, _flag, _write_flag)
+SEED = Choice("shared.seed", "seed", 0, _count(0, 2**32 - 1))
+LANGUAGE = Choice("shared.language", "lang", "", _name)
+SENTENCE_CAP = Choice("shared.sentence_cap", "cap", 256, _count(1, 1_000_000))
+CLOSE_TAIL = Choice("shared.close_tail", "close", False, _flag, _write_flag)
+MAX_LENGTH = Choice("shared.max_length", "limit", 0, _count(0, 1_000_000))
+"""0 stands for the encoder's own usable length."""
+
+SHARED: tuple[Choice[Any], ...] = (
+    ENCODER,
+    DOCUMENT,
+    MODE,
+    GRANULARITY,
+    GRANULARITIES,
+    PER_CHUNK,
+    SEED,
+    LANGUAGE,
+    SENTENCE_CAP,
+    CLOSE_TAIL,
+    MAX_LENGTH,
+)
+
+COMPARE = Choice("landmarks.compare", "compare", False, _flag, _write_flag)
+SECOND = Choice("landmarks.second", "g2", 128, _count(1, 1_000_000))
+SHOW_TOKENS = Choice("landmarks.tokens", "tokens", False, _flag, _write_flag)
+LANDMARKS_PAGE: tuple[Choice[Any], ...] = (COMPARE, SECOND, SHOW_TOKENS)
+
+INPUT = Choice("attention.input", "input", LayoutKind.LANDMARK, LayoutKind, lambda k: k.value)
+GROUP = Choice("attention.group", "layers", "global", _name)
+LAYER = Choice("attention.layer", "layer", 0, _count(0, 1000))
+HEAD = Choice("attention.head", "head", -1, _count(-1, 1000))
+"""-1 stands for the mean over heads."""
+BINS = Choice("attention.bins", "bins", AttentionConfig().bins, _count(1, 1024))
+LOG = Choice("attention.log", "log", True, _flag, _write_flag)
+RANDOM = Choice("attention.random", "random", False, _flag, _write_flag)
+SINGLE: Choice[tuple[int, ...]] = Choice(
+    "attention.single", "single", (), _places, _write_sizes, list, _sorted_tuple
+)
+ATTENTION_PAGE: tuple[Choice[Any], ...] = (INPUT, GROUP, LAYER, HEAD, BINS, LOG, RANDOM, SINGLE)
+
+POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+    "map.poolings",
+    "poolings",
+    (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK),
+    _modes,
+    lambda modes: "-".join(mode.value for mode in modes),
+    list,
+    tuple,
+)
+METHOD = Choice("map.method", "method", ProjectionMethod.AUTO, ProjectionMethod, lambda m: m.value)
+NEIGHBOURS = Choice("map.n_neighbors", "k", 15, _count(2, 200))
+MIN_DIST = Choice("map.min_dist", "min_dist", 0.1, _share)
+MAP_SEED = Choice("map.seed", "map_seed", 0, _count(0, 2**32 - 1))
+CORPUS = Choice("map.corpus", "corpus", "bundled", _name)
+MAP_PAGE: tuple[Choice[Any], ...] = (CORPUS, POOLINGS, METHOD, NEIGHBOURS, MIN_DIST, MAP_SEED)
