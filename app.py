@@ -39,9 +39,7 @@ except ValueError as error:
     show_error(error)
     st.stop()
 
-figure = segment_figure(
-    result, f"Which tenths is the vector of “{inputs.document.title}” close to?"
-)
+figure = segment_figure(result, "Which part is the vector close to?", inputs.document.title)
 panels.show_figure(figure, "home.segments", segment_alt(result))
 cut = (
     f" The encoder reads {inputs.max_length:,} tokens at most, so {result.tokens_cut:,} of "

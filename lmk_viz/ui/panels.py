@@ -45,10 +45,12 @@ FIGURE_CONFIG = {
 
 def begin_page(title: str, lead: str) -> None:
     """Sets the page up and draws its heading and one sentence that says what it answers."""
-    st.set_page_config(
-        page_title=f"{title} · lmk_viz", page_icon=":material/anchor:", layout="wide"
-    )
+    st.set_page_config(f"{title} · lmk_viz", "⚓", layout="wide")
     st.html(PAGE_CSS)
+    with st.sidebar:
+        for path, label, icon in PAGES:
+            st.page_link(path, label=label, icon=icon)
+        st.divider()
     st.title(title, anchor=False)
     st.markdown(lead)
 
