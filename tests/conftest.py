@@ -46,6 +46,9 @@ from transformers import (
 from lmk_viz.attention import ATTENTION_NAME
 from lmk_viz.encoder import Encoder
 
+# Tiny products gain nothing from threads, and on a busy machine threads wait for each other.
+torch.set_num_threads(1)
+
 LINES = (
     "A landmark token is placed after every chunk of a long document.",
     "The vector of the document is the mean of its landmarks, not of all tokens.",

@@ -22,7 +22,7 @@ from lmk_viz.attention import (
     profile_groups,
     row_scalars,
 )
-from lmk_viz.config import AttentionConfig, ChunkingConfig, LayerKind, LayoutKind
+from lmk_viz.config import AttentionConfig, ChunkingConfig, LayerKind, LayoutKind, PoolingMode
 from lmk_viz.encoder import Encoder
 from lmk_viz.landmarks import build_layout
 
@@ -250,12 +250,17 @@ def test_rows_are_the_scaled_softmax_of_query_times_key(scaling, key_heads):
 )
 def test_without_a_mask_a_causal_layer_sees_no_later_key(attributes, argument, causal):
     query, key = make_query_and_key()
-    rows = call_attention(query, key, None, module=make_module(**attributes), is_causal=argument)
+    module = make_module(**attributes)
+    rows = call_attention(query, key, None, module=module, is_causal=argument)
     hidden = torch.ones(9, 9, dtype=torch.bool).triu(1) if causal else torch.zeros(9, 9).bool()
     bias = torch.zeros(9, 9, dtype=torch.float64).masked_fill(hidden, float("-inf"))
     for item in range(2):
         expected = expected_rows(query, key, item, bias, 8**-0.5)
         torch.testing.assert_close(rows.of(0, item), expected, atol=1e-6, rtol=0)
+    inputs = (module, query, key, key, None)
+    states, _ = ALL_ATTENTION_FUNCTIONS[ATTENTION_NAME](*inputs, is_causal=argument)
+    plain, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](*inputs, is_causal=argument)
+    assert torch.equal(states, plain)
 
 
 def test_with_a_mask_a_causal_layer_hides_what_the_mask_hides_and_no_more():
@@ -703,6 +708,7 @@ def make_profile(mass: np.ndarray, edges: list[int], special: np.ndarray | None 
         cls_special=special,
         landmark_mass=None,
         landmark_special=None,
+        cls_scalars=np.arange(layers * heads * 4, dtype=np.float32).reshape(layers, heads, 4),
     )
 
 
@@ -798,6 +804,54 @@ def test_a_written_profile_holds_the_shares_under_their_names():
     )
     assert row["content_share"] == pytest.approx(0.4)
     assert row["weights"] == pytest.approx([0.25, 0.75])
+    assert row["scalars"] == {
+        "first_tenth": 0,
+        "centre_of_mass": 1,
+        "half_mass_position": 2,
+        "entropy": 3,
+    }
+
+
+def test_rows_go_by_the_pooling_that_reads_them(tiny_encoder):
+    encoder = tiny_encoder("bert")
+    profile = encoder.attention_profile(encoder.layout(TEXT))
+    rows = profile.rows()
+    assert list(rows) == [PoolingMode.CLS, PoolingMode.LANDMARK]
+    assert rows[PoolingMode.CLS].mass is profile.cls_mass
+    assert rows[PoolingMode.CLS].special is profile.cls_special
+    assert rows[PoolingMode.CLS].scalars is profile.cls_scalars
+    assert rows[PoolingMode.LANDMARK].mass is profile.landmark_mass
+    assert rows[PoolingMode.LANDMARK].special is profile.landmark_special
+    assert rows[PoolingMode.LANDMARK].scalars is profile.landmark_scalars
+    plain = encoder.attention_profile(encoder.layout(TEXT, LayoutKind.PLAIN))
+    assert list(plain.rows()) == [PoolingMode.CLS]
+
+
+def test_a_table_of_bins_holds_tokens_and_weights_a_token():
+    mass = np.array([[[1, 0], [0.5, 0.5]], [[0.25, 0.75], [0, 1]]])
+    frame = make_profile(mass, [0, 1, 3]).bins_frame((0,), 1)
+    assert frame.to_dict("list") == {
+        "from_token": [0, 1],
+        "to_token": [1, 3],
+        "cls_weight_per_token": [0.5, 0.25],
+        "uniform": [1 / 3, 1 / 3],
+    }
+
+
+def test_a_table_of_bins_of_an_empty_text_is_empty(tiny_encoder):
+    encoder = tiny_encoder("bert")
+    frame = encoder.attention_profile(encoder.layout("")).bins_frame((0, 1), None)
+    assert frame.shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("head", "first"), [(1, [4, 5, 6, 7]), (None, [2, 3, 4, 5])], ids=["one head", "mean"]
+)
+def test_a_table_of_scalars_has_a_line_for_each_layer_and_row(head, first):
+    frame = make_profile(np.ones((2, 2, 1)), [0, 1]).scalars_frame(head)
+    assert frame.columns.tolist() == ["layer", "kind", "row", *SCALARS]
+    assert frame.iloc[0].tolist() == ["L0", "global", "cls", *first]
+    assert frame.iloc[1].tolist() == ["L1", "global", "cls", *(value + 8 for value in first)]
 
 
 def test_attention_of_a_batch_of_one_needs_no_padding_to_be_right(tiny_encoder):
