@@ -440,9 +440,9 @@ def measure_layout(layout: Layout, language: str | None = None) -> LayoutStats:
     text, chunks = layout.text, layout.chunks
     # A boundary stands where the next chunk begins, or where the length limit cut; white space
     # alone in a chunk is skipped, as it belongs to no sentence.
-    cuts = [(a.char_end, _skip_space(text, b.char_start)) for a, b in pairwise(chunks)]
+    cuts = [_skip_space(text, c.char_start) for c in chunks[1:]]
     if layout.n_cut and chunks:
-        cuts.append((chunks[-1].char_end, _skip_space(text, chunks[-1].char_end)))
+        cuts.append(_skip_space(text, chunks[-1].char_end))
     sentence_starts = {start for start, _ in sentence_spans(text, language)} | {len(text)}
     split = [c.splits_character for c in (chunks if layout.n_cut else chunks[:-1])]
     sizes = np.asarray([c.n_tokens for c in chunks] or [0])
@@ -461,8 +461,8 @@ def measure_layout(layout: Layout, language: str | None = None) -> LayoutStats:
         tail_tokens=layout.n_tail,
         boundaries=len(cuts),
         boundaries_in_character=sum(split),
-        boundaries_in_word=sum(end == start and is_inside_word(text, start) for end, start in cuts),
-        boundaries_in_sentence=sum(start not in sentence_starts for _, start in cuts),
+        boundaries_in_word=sum(is_inside_word(text, cut) for cut in cuts),
+        boundaries_in_sentence=sum(cut not in sentence_starts for cut in cuts),
         chunk_tokens_min=int(sizes.min()),
         chunk_tokens_median=float(np.median(sizes)),
         chunk_tokens_max=int(sizes.max()),
