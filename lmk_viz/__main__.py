@@ -4,6 +4,7 @@ With `--json` standard output holds one JSON object and nothing else; progress a
 to standard error. Exit status: 0 done, 2 bad input with a one-line reason.
 """
 
+import contextlib
 import functools
 import inspect
 import json
@@ -263,7 +264,11 @@ def embed(
     target = Path(output)
     if target.suffix != ".parquet":
         raise ValueError(f"--output is {output!r}; give a name that ends in .parquet.")
-    if not target.parent.is_dir():
+    try:
+        has_folder = target.parent.is_dir()
+    except OSError:  # A name too long for a file system.
+        has_folder = False
+    if not has_folder:
         raise ValueError(f"--output is {output!r}; its folder does not exist.")
     poolings = parse_poolings(pooling)
     corpus = load_corpus(source, Columns(text=text_column, label=label_column))
@@ -282,7 +287,9 @@ def embed(
     except OSError as error:
         raise ValueError(f"{output!r} cannot be written: {error.strerror}.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        # What kept it from being written can keep it from being looked for, too.
+        with contextlib.suppress(OSError):
+            partial.unlink()
     summary = {
         "output": str(target),
         "encoder": model.name,

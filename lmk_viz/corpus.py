@@ -74,7 +74,11 @@ def load_corpus(path: str | os.PathLike[str], columns: Columns | None = None) ->
         ValueError: when there is nothing there, or it cannot be read, naming file and line.
     """
     source = Path(path)
-    if source.is_dir():
+    try:
+        is_folder = source.is_dir()
+    except OSError as error:  # Too long for a file system, or closed to us.
+        raise ValueError(f"{source} cannot be read: {error.strerror}.") from error
+    if is_folder:
         files = sorted(
             f for f in source.rglob("*") if f.suffix in SAMPLE_SUFFIXES and f.name != "README.md"
         )
@@ -116,13 +120,14 @@ def _from_files(
     documents, excluded = [], []
     for file in files:
         place = file.relative_to(root)
+        key = _name(place)
         try:
             found = read_document(file)
         except ValueError as error:
-            excluded.append(Excluded(str(place), str(error)))
+            excluded.append(Excluded(key, str(error)))
             continue
-        label = place.parts[0] if len(place.parts) > 1 else None
-        documents.append(Document(str(place), found.title, found.text, label))
+        label = _name(place.parts[0]) if len(place.parts) > 1 else None
+        documents.append(Document(key, found.title, found.text, label))
     return tuple(documents), tuple(excluded)
 
 
@@ -134,9 +139,11 @@ def _json_rows(text: str, name: str) -> list[Mapping[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            # Numbers of thousands of digits and very deep nesting are JSON that is not read.
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             raise ValueError(
-                f"{name}, line {number}: not JSON ({error.msg}); one object a line is expected."
+                f"{name}, line {number}: not JSON ({reason}); one object a line is expected."
             ) from error
         if not isinstance(row, dict):
             raise ValueError(
@@ -148,23 +155,26 @@ def _json_rows(text: str, name: str) -> list[Mapping[str, Any]]:
 
 
 def _table_rows(data: bytes, name: str, suffix: str) -> list[Mapping[str, Any]]:
+    text = "" if suffix == ".parquet" else decode_text(data, name)
     try:
         if suffix == ".parquet":
             frame = pd.read_parquet(io.BytesIO(data))
         else:
-            separator = "\t" if suffix == ".tsv" else ","
             frame = pd.read_csv(
-                io.StringIO(decode_text(data, name)),
-                sep=separator,
+                io.StringIO(text),
+                sep="\t" if suffix == ".tsv" else ",",
                 dtype=str,
                 keep_default_na=False,
             )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, OSError) as error:
+    # A damaged Parquet file comes as any class, KeyError among them.
+    except Exception as error:
         raise ValueError(f"{name} cannot be read as {suffix[1:]}: {error}") from error
-    except ValueError as error:
-        # Arrow's own errors are ValueErrors; ours already carry the name.
-        text = str(error)
-        raise ValueError(text if text.startswith(name) else f"{name}: {text}") from error
+    # pandas takes what is too much for an index, which shifts every column in silence.
+    if suffix != ".parquet" and len(frame) and not isinstance(frame.index, pd.RangeIndex):
+        raise ValueError(
+            f"{name}: its rows have more fields than its header has names; put fields that hold "
+            "the separator in quotes."
+        )
     frame.columns = frame.columns.map(str)
     rows: list[Mapping[str, Any]] = [
         {str(key): value for key, value in row.items()} for row in frame.to_dict("records")
@@ -184,19 +194,25 @@ def _from_rows(
                 f"{name}, row {number}: no column {columns.text!r}; it has "
                 f"{', '.join(map(repr, row)) or 'none'}. Name the column that holds the text."
             )
-        key = _cell(row.get(columns.id)) or f"row-{number}"
+        key = _name(row.get(columns.id)) or f"row-{number}"
         if key in seen:
             raise ValueError(
                 f"{name}, row {number}: id {key!r} stands in row {seen[key]} too; ids have to "
                 "be unique."
             )
         seen[key] = number
-        text = _cell(row[columns.text])
+        cell = row[columns.text]
+        text = _cell(cell)
         if not text.strip():
             excluded.append(Excluded(key, "empty text"))
             continue
-        title = _cell(row.get(columns.title)) or key
-        label = _cell(row.get(columns.label)) or None
+        if not isinstance(cell, str | int | float):
+            # Python's own spelling of a list or of bytes is not the document.
+            kind = type(cell).__name__
+            excluded.append(Excluded(key, f"the text is of type {kind}, not a string"))
+            continue
+        title = _name(row.get(columns.title)) or key
+        label = _name(row.get(columns.label)) or None
         try:
             documents.append(Document(key, title, text, label))
         except ValueError as error:
@@ -208,8 +224,16 @@ def _from_rows(
 
 def _cell(value: Any) -> str:
     """Returns a table cell as text; missing values are empty."""
-    if value is None or (isinstance(value, float) and value != value):
+    if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def _name(value: Any) -> str:
+    """Returns an id, title or label as text that can be written to any file.
+
+    JSON and file names can hold half a character, which no output takes.
+    """
+    return _cell(value).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -586,7 +586,7 @@ def _character_borders(tokens: Tokens, at: NDArray[np.int64]) -> tuple[list[int]
     borders[inner] = snapped
     split = np.zeros(len(at), dtype=bool)
     split[inner] = shared | (snapped != wanted)
-    return np.maximum.accumulate(borders).tolist(), split.tolist()
+    return borders.tolist(), split.tolist()
 
 
 def _strip(text: str, left: int, right: int) -> tuple[int, int]:

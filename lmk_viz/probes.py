@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lmk_viz.config import ChunkingConfig, LayoutKind, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.embedding import EmbeddingEncoder, embed_documents
-from lmk_viz.landmarks import character_spans
+from lmk_viz.landmarks import Layout, Tokens, character_spans
+from lmk_viz.pooling import POOLINGS
 from lmk_viz.similarity import cos_sim
 
 __all__ = ["SegmentCosines", "segment_cosines"]
@@ -72,16 +73,26 @@ def segment_cosines(
         unrelated: another text, whose parts of the same length are the control.
 
     Raises:
-        ValueError: when the text has no token.
+        ValueError: when the text has no token or its vector is not finite, or when no part is
+            asked for.
 
     References:
         The probe of arXiv 2404.04163, section on segment similarity.
     """
+    if segments < 1:
+        raise ValueError(f"segments is {segments}; allowed: 1 and more. Ten are usual.")
     chunking = chunking or ChunkingConfig()
     plain = encoder.layout(text, LayoutKind.PLAIN, chunking, max_length)
-    if not plain.n_kept:
+    kinds = {POOLINGS[pooling.mode].layout for pooling in poolings}
+    kept = min(
+        (
+            _tokens_seen(plain.tokens, encoder.layout(text, kind, chunking, max_length))
+            for kind in kinds
+        ),
+        default=plain.n_kept,
+    )
+    if not kept:
         raise ValueError("the document has no token to compare; give a text with words in it.")
-    kept = min(plain.n_kept, encoder.layout(text, LayoutKind.LANDMARK, chunking, max_length).n_kept)
     count = min(segments, kept)
     borders = (np.arange(count + 1, dtype=np.int64) * kept) // count
     spans, _ = character_spans(plain.tokens, borders)
@@ -94,6 +105,9 @@ def segment_cosines(
     ]
     table = embed_documents(encoder, documents, poolings, chunking, max_length)
     names = [document.id for document in table.documents]
+    if "whole" not in names:
+        reason = next(left_out.reason for left_out in table.excluded if left_out.id == "whole")
+        raise ValueError(f"the document has no vector to compare its parts with: {reason}.")
     part_rows = [i for i, name in enumerate(names) if name.startswith("part-")]
     other_rows = [i for i, name in enumerate(names) if name.startswith("other-")]
     places = [int(names[row].removeprefix("part-")) for row in part_rows]
@@ -108,6 +122,16 @@ def segment_cosines(
     return SegmentCosines(
         borders, cosines, control, table.poolings, plain.n_tokens, plain.n_tokens - kept
     )
+
+
+def _tokens_seen(tokens: Tokens, layout: Layout) -> int:
+    """Returns how many of the whole text's tokens a layout keeps."""
+    if not layout.n_cut:
+        return len(tokens)
+    if np.array_equal(layout.tokens.ends, tokens.ends):
+        return layout.n_kept
+    # Made sentence by sentence, tokens differ in number; characters are the common measure.
+    return int(np.searchsorted(tokens.ends, layout.kept_chars, side="right"))
 
 
 def _parts_like(encoder: EmbeddingEncoder, text: str, borders: NDArray[np.int64]) -> list[str]:

@@ -213,7 +213,7 @@ def test_landmarks_cost_the_stated_share_of_tokens(g, percent):
 
 
 @seeded
-@given(tokens=tokenised(), chunking=chunkings)
+@given(tokens=tokenised, chunking=chunkings)
 def test_chunk_sizes_are_positive_and_sum_to_the_tokens(tokens, chunking):
     sizes, _ = chunk_sizes(tokens, chunking)
     assert (sizes > 0).all()

@@ -193,7 +193,7 @@ def test_the_landmarks_of_the_chunks_are_all_landmarks_of_a_text_with_tokens(cas
 
 
 @seeded
-@given(tokens=tokenised(), g=st.integers(1, 9))
+@given(tokens=tokenised, g=st.integers(1, 9))
 def test_without_a_cut_landmarks_are_tokens_over_granularity_rounded_up(tokens, g):
     layout = build_layout(tokens, SPECIAL, chunking=fixed(g))
     assert layout.n_landmarks == max(1, (len(tokens) + g - 1) // g)

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from lmk_viz.attention import AttentionProfile
+from lmk_viz.attention import SCALARS, AttentionProfile
 from lmk_viz.config import PoolingMode
 from lmk_viz.figures.theme import CATEGORY_COLOURS, GREY, STYLES, finish
 
@@ -141,13 +141,14 @@ def _log_axis() -> dict[str, object]:
 
 def decay_alt(profile: AttentionProfile, layers: Sequence[int], head: int | None) -> str:
     """Returns the decay figure in a sentence with its numbers."""
+    heads = slice(None) if head is None else slice(head, head + 1)
     parts = []
     for mode, row in profile.rows().items():
-        weights = profile.weight_per_token(row.mass, layers, head) * np.diff(profile.edges)
-        tenth = profile.edges[1:] <= max(1, profile.n_content // 10)
+        # Bins can be wider than a tenth, so their weights do not tell.
+        share = row.scalars[list(layers), heads, SCALARS.index("first_tenth")].mean()
         parts.append(
-            f"the {ROW_NAMES[mode]} puts {weights[tenth].sum():.0%} of its text weight on about "
-            "the first tenth of the text"
+            f"the {ROW_NAMES[mode]} puts {share:.0%} of its text weight on the first tenth of the "
+            "text"
         )
     return (
         f"Attention weight per token over {profile.n_content:,} text tokens: "

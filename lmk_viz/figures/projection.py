@@ -59,7 +59,7 @@ def map_figure(
                 x=points[members, 0],
                 y=points[members, 1],
                 mode="markers",
-                name=name,
+                name=escape(name),
                 marker={"color": colour, "symbol": symbol, "size": 8, "opacity": 0.85},
                 text=[hover[row] for row in members],
                 hovertemplate="%{text}<extra></extra>",

@@ -1,5 +1,7 @@
 """The home figure: which tenths of a document its vector is close to."""
 
+from html import escape
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -15,7 +17,7 @@ def segment_figure(result: SegmentCosines, title: str, subtitle: str) -> go.Figu
     Args:
         result: with its unrelated control.
         title: a few words.
-        subtitle: names the document.
+        subtitle: names the document; escaped here, since Plotly reads markup in it.
     """
     figure = go.Figure()
     ranges = [f"{a:,}-{b:,}" for a, b in zip(result.borders[:-1], result.borders[1:], strict=True)]
@@ -49,7 +51,7 @@ def segment_figure(result: SegmentCosines, title: str, subtitle: str) -> go.Figu
     )
     figure.update_xaxes(title="part of the document, in order", dtick=1)
     figure.update_yaxes(title="cosine above unrelated text", tickformat=".2f")
-    return finish(figure, title, 420, subtitle[:60])
+    return finish(figure, title, 420, escape(subtitle[:60]))
 
 
 def segment_alt(result: SegmentCosines) -> str:

@@ -105,7 +105,7 @@ def pick_single_landmarks(layout: Layout) -> tuple[int, ...]:
     st.multiselect(
         "Single landmarks to draw too",
         range(layout.n_landmarks),
-        max_selections=4,
+        max_selections=state.MAX_SINGLE,
         placeholder="none",
         help="Each is the mean over heads.",
         **state.SINGLE.widget(),

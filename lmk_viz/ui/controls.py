@@ -50,7 +50,8 @@ def pick_encoder(limits: Limits) -> tuple[EncoderConfig, Any]:
     chosen = state.ENCODER.get()
     is_listed = chosen in names
     if not is_listed and limits.encoders:
-        show_error(f"Encoder {chosen!r} is not offered here; {names[0]!r} is used.")
+        if chosen != state.ENCODER.default:  # Nobody asked for the default.
+            show_error(f"Encoder {chosen!r} is not offered here; {names[0]!r} is used.")
         state.ENCODER.set(names[0])
         chosen, is_listed = names[0], True
     options = names if limits.encoders else [*names, OTHER_ENCODER]
@@ -139,7 +140,11 @@ def pick_chunking() -> ChunkingConfig:
                 **state.LANGUAGE.widget(),
             )
             st.number_input(
-                "Longest sentence (tokens)", 1, 100_000, step=16, **state.SENTENCE_CAP.widget()
+                "Longest sentence (tokens)",
+                1,
+                state.MAX_SENTENCE_CAP,
+                step=16,
+                **state.SENTENCE_CAP.widget(),
             )
         case _:
             st.number_input(

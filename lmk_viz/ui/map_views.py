@@ -25,6 +25,7 @@ __all__ = [
     "snippet",
 ]
 
+MAX_COSINES = 30
 METHOD_NAMES = {
     ProjectionMethod.AUTO: "Automatic",
     ProjectionMethod.UMAP: "UMAP",
@@ -101,10 +102,15 @@ def show_excluded(excluded: Sequence[Excluded]) -> None:
 
 
 def show_cosines(table: EmbeddingTable, pooling: PoolingConfig, panel: MapPanel) -> None:
-    """Draws the cosines of documents that are too few for a plane."""
-    vectors = table.vectors[panel.mode]
-    names = [document.title for document in table.documents]
-    st.markdown(f"**{pooling.label}**: cosines")
+    """Draws the cosines of documents that are too few for a plane.
+
+    Many documents come here only as copies of each other, so the first are enough.
+    """
+    vectors = table.vectors[panel.mode][:MAX_COSINES]
+    # Numbered, since titles may repeat and a table's columns may not.
+    names = [f"{i + 1} · {d.title}" for i, d in enumerate(table.documents[:MAX_COSINES])]
+    shown = f" of the first {MAX_COSINES} documents" if len(table) > MAX_COSINES else ""
+    st.markdown(f"**{pooling.label}**: cosines{shown}")
     st.dataframe(pd.DataFrame(cos_sim(vectors, vectors), names, names).round(4))
 
 

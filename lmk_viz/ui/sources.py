@@ -96,7 +96,7 @@ def pick_corpus(limits: Limits) -> Corpus:
             st.stop()
     corpus: Corpus | None = st.session_state.get(_CORPUS_UPLOAD)
     if corpus is None:
-        stop_with("Choose a table above, or the bundled corpus in the side bar.")
+        stop_with("Choose a table above, or the bundled corpus in the list.")
     if len(corpus) > limits.max_documents:
         show_error(
             f"{corpus.name} has {len(corpus):,} documents; at most {limits.max_documents:,} are "

@@ -14,13 +14,16 @@ import streamlit as st
 from lmk_viz.config import (
     DEFAULT_GRANULARITIES,
     DEFAULT_GRANULARITY,
+    MAX_GRANULARITY,
     AttentionConfig,
+    ChunkingConfig,
     ChunkingMode,
     LayoutKind,
     PoolingMode,
     ProjectionMethod,
 )
 from lmk_viz.presets import DEFAULT_NAME
+from lmk_viz.ui.text import escape_markdown
 
 __all__ = ["Choice", "sync_url"]
 
@@ -81,8 +84,10 @@ def sync_url(choices: Sequence[Choice[Any]]) -> None:
             try:
                 choice.set(choice.parse(raw))
             except (ValueError, TypeError) as error:
+                # Anyone can write a link, so what it says is shown letter by letter.
                 st.warning(
-                    f"The link's `{choice.param}` was left out: {error}", icon=":material/link_off:"
+                    f"The link's `{choice.param}` was left out: {escape_markdown(str(error))}",
+                    icon=":material/link_off:",
                 )
         value = choice.get()
         if value == choice.default:
@@ -105,15 +110,32 @@ def _write_flag(value: bool) -> str:
     return str(int(value))
 
 
+def _whole(text: str) -> int:
+    # int() reads signs, blanks and underscores too, and its own message is for programmers.
+    if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal()):
+        raise ValueError(f"{text[:40]!r} came; a whole number is expected.")
+    return int(text)
+
+
 def _sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(size) for size in text.split("-"))
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"{text!r} came; allowed: whole numbers such as 32-64-128.")
-    return sizes
+    sizes = tuple(_whole(size) for size in text.split("-"))
+    if min(sizes) < 1 or max(sizes) > MAX_GRANULARITY:
+        raise ValueError(
+            f"{text[:40]!r} came; allowed: sizes of 1 to {MAX_GRANULARITY:,}, as in 32-64-128."
+        )
+    return tuple(dict.fromkeys(sizes))
 
 
 def _places(text: str) -> tuple[int, ...]:
-    return tuple(int(place) for place in text.split("-"))
+    places = tuple(dict.fromkeys(_whole(place) for place in text.split("-")))
+    if len(places) > MAX_SINGLE:
+        raise ValueError(f"{len(places)} landmarks came; allowed: {MAX_SINGLE} at most.")
+    return places
+
+
+def _language(text: str) -> str:
+    ChunkingConfig(language=text)  # Its message names what is allowed.
+    return text
 
 
 def _write_sizes(sizes: tuple[int, ...]) -> str:
@@ -122,7 +144,7 @@ def _write_sizes(sizes: tuple[int, ...]) -> str:
 
 def _count(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
+        value = _whole(text)
         if not low <= value <= high:
             raise ValueError(f"{value} came; allowed: {low:,} to {high:,}.")
         return value
@@ -131,7 +153,10 @@ def _count(low: int, high: int) -> Callable[[str], int]:
 
 
 def _share(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} came; a number is expected.") from error
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{text} came; allowed: 0 to 1.")
     return value
@@ -152,6 +177,9 @@ def _sorted_tuple(values: list[int]) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
+MAX_SENTENCE_CAP = 100_000
+MAX_SINGLE = 4
+"""Single landmarks that are drawn at once; more cannot be told apart."""
 PASTED = "pasted"
 UPLOADED = "uploaded"
 
@@ -160,7 +188,7 @@ TEXT = Choice("shared.text", "", "", str)
 """The pasted text; never in the URL."""
 DOCUMENT = Choice("shared.document", "doc", "town_almanac", _name)
 MODE = Choice("shared.mode", "chunking", ChunkingMode.FIXED, ChunkingMode, lambda m: m.value)
-GRANULARITY = Choice("shared.granularity", "g", DEFAULT_GRANULARITY, _count(1, 1_000_000))
+GRANULARITY = Choice("shared.granularity", "g", DEFAULT_GRANULARITY, _count(1, MAX_GRANULARITY))
 GRANULARITIES: Choice[tuple[int, ...]] = Choice(
     "shared.granularities",
     "gs",
@@ -172,8 +200,8 @@ GRANULARITIES: Choice[tuple[int, ...]] = Choice(
 )
 PER_CHUNK = Choice("shared.per_chunk", "per_chunk", False, _flag, _write_flag)
 SEED = Choice("shared.seed", "seed", 0, _count(0, 2**32 - 1))
-LANGUAGE = Choice("shared.language", "lang", "", _name)
-SENTENCE_CAP = Choice("shared.sentence_cap", "cap", 256, _count(1, 1_000_000))
+LANGUAGE = Choice("shared.language", "lang", "", _language)
+SENTENCE_CAP = Choice("shared.sentence_cap", "cap", 256, _count(1, MAX_SENTENCE_CAP))
 CLOSE_TAIL = Choice("shared.close_tail", "close", False, _flag, _write_flag)
 MAX_LENGTH = Choice("shared.max_length", "limit", 0, _count(0, 1_000_000))
 """0 stands for the encoder's own usable length."""
@@ -193,7 +221,7 @@ SHARED: tuple[Choice[Any], ...] = (
 )
 
 COMPARE = Choice("landmarks.compare", "compare", False, _flag, _write_flag)
-SECOND = Choice("landmarks.second", "g2", 128, _count(1, 1_000_000))
+SECOND = Choice("landmarks.second", "g2", 128, _count(1, MAX_GRANULARITY))
 SHOW_TOKENS = Choice("landmarks.tokens", "tokens", False, _flag, _write_flag)
 LANDMARKS_PAGE: tuple[Choice[Any], ...] = (COMPARE, SECOND, SHOW_TOKENS)
 

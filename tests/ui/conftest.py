@@ -1,0 +1,68 @@
+"""Pages run in this process, without a browser."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOME = "app.py"
+TIMEOUT_SECONDS = 120.0
+"""Of one run; the first one loads torch and the encoder on whatever machine this is."""
+
+
+@pytest.fixture(autouse=True)
+def quiet_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Streamlit's data cache is emptied; the encoder stays loaded over all tests.
+
+    The warm-up would compile UMAP beside the tests, and change their warning filters.
+    """
+    monkeypatch.setattr("lmk_viz.projection.warm_up", lambda: None)
+    st.cache_data.clear()
+    yield
+    st.cache_data.clear()
+
+
+def _settle(at: AppTest) -> AppTest:
+    """Runs a page again while a long call of its own thread is under way."""
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while any(button.label.startswith("Stop and show") for button in at.button):
+        assert time.monotonic() < end, "the page's long call did not end"
+        time.sleep(0.2)
+        at.run()
+    return at
+
+
+@pytest.fixture(scope="session")
+def settle() -> Callable[[AppTest], AppTest]:
+    """`settle(at)`: the page once its long call has ended."""
+    return _settle
+
+
+@pytest.fixture
+def open_page() -> Callable[..., AppTest]:
+    """`open_page(page, state, query)`: the page after its first run, as in a fresh session.
+
+    Nothing but this page has run, as when its address is opened in a browser. `state` holds
+    choices by session key, `query` what the address says.
+    """
+
+    def open_(
+        page: str = HOME,
+        state: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> AppTest:
+        at = AppTest.from_file(ROOT / HOME, default_timeout=TIMEOUT_SECONDS)
+        if page != HOME:
+            at.switch_page(page)
+        for key, value in (state or {}).items():
+            at.session_state[key] = value
+        for name, value in (query or {}).items():
+            at.query_params[name] = value
+        return _settle(at.run())
+
+    return open_
