@@ -191,7 +191,7 @@ def attention(
     as_json: JsonOption = False,
 ) -> None:
     """Measure where the CLS row and the landmark rows of a text look, by layer and head."""
-    from lmk_viz.attention import SCALARS
+    from lmk_viz.attention_profile import SCALARS
     from lmk_viz.documents import read_document
 
     config = AttentionConfig(bins=bins)
@@ -223,18 +223,14 @@ def attention(
         + f"{'on specials':>14}",
     ]
     for layer, kind in enumerate(profile.layer_kinds):
-        for name, scalars, special in (
-            ("cls", profile.cls_scalars, profile.cls_special),
-            ("landmark", profile.landmark_scalars, profile.landmark_special),
-        ):
-            if scalars is not None and special is not None:
-                values = scalars[layer].mean(axis=0)
-                share = special[layer].sum(axis=-1).mean()
-                lines.append(
-                    f"{f'L{layer} {kind.value}':<12}{name:<10}"
-                    + "".join(f"{value:>20.3f}" for value in values)
-                    + f"{share:>14.3f}"
-                )
+        for mode, row in profile.rows.items():
+            values = row.scalars[layer].mean(axis=0)
+            share = row.special[layer].sum(axis=-1).mean()
+            lines.append(
+                f"{f'L{layer} {kind.value}':<12}{mode.value:<10}"
+                + "".join(f"{value:>20.3f}" for value in values)
+                + f"{share:>14.3f}"
+            )
     typer.echo("\n".join(lines))
 
 

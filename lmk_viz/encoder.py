@@ -3,7 +3,8 @@
 import copy
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +13,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModel, PreTrainedModel
 
-from lmk_viz.attention import (
-    ATTENTION_NAME,
-    N_SPECIAL_GROUPS,
-    AttentionProfile,
-    BinnedRows,
-    capture_rows,
-    profile_groups,
-)
+from lmk_viz.attention import ATTENTION_NAME, CaptureStoppedError, capture_rows
+from lmk_viz.attention_profile import AttentionProfile
 from lmk_viz.config import (
     AttentionConfig,
     ChunkingConfig,
@@ -38,16 +33,15 @@ from lmk_viz.landmarks import (
     build_layout,
     collate,
 )
+from lmk_viz.model_facts import SENTINEL_LENGTH, ModelFacts
 from lmk_viz.pooling import POOLINGS, pool, pool_mask, read_positions, resolve
+from lmk_viz.row_bins import RowBins
 from lmk_viz.text import sentence_spans
 
 __all__ = ["Encoder"]
 
-SENTINEL_LENGTH = 1_000_000
-"""Tokenizers without a limit say 1e30; nothing over a million is meant."""
 
-
-class Encoder:
+class Encoder(ModelFacts):
     """A transformers encoder with its tokenizer, shared by all who use it.
 
     Every method may be called from several threads: the tokenizer and the model have a lock
@@ -76,8 +70,7 @@ class Encoder:
             ValueError: when the tokenizer gives no character offsets, has no SEP or EOS, or
                 its CLS is its SEP.
         """
-        self.model = model
-        self.name = name
+        super().__init__(model, name, _declared_length(tokenizer))
         self.source = source or name
         self.trained_for = trained_for
         self.lock = threading.RLock()
@@ -98,7 +91,6 @@ class Encoder:
         self._unknown_id: int | None = tokenizer.unk_token_id
         self._special_tokens = tuple(sorted({str(t) for t in tokenizer.all_special_tokens}))
         self.special_ids = _special_ids(tokenizer, name)
-        self._declared_length = int(min(tokenizer.model_max_length or 0, 2 * SENTINEL_LENGTH))
         self._input_names = frozenset(inspect.signature(model.forward).parameters)
 
     @classmethod
@@ -139,121 +131,6 @@ class Encoder:
         model.eval()
         model.requires_grad_(False)
         return Encoder(model, self._source_tokenizer, name=f"{self.name}, random weights")
-
-    # What the encoder is.
-
-    @property
-    def device(self) -> torch.device:
-        """Where it runs."""
-        device: torch.device = self.model.device
-        return device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Floating point type of its weights."""
-        dtype: torch.dtype = self.model.dtype
-        return dtype
-
-    @property
-    def embedding_dim(self) -> int:
-        """Size of a token state, D."""
-        return int(self.model.config.hidden_size)
-
-    @property
-    def n_layers(self) -> int:
-        """Transformer layers, L."""
-        return int(self.model.config.num_hidden_layers)
-
-    @property
-    def n_heads(self) -> int:
-        """Attention heads a layer, H."""
-        return int(self.model.config.num_attention_heads)
-
-    @cached_property
-    def n_parameters(self) -> int:
-        """Number of weights."""
-        return sum(p.numel() for p in self.model.parameters())
-
-    @cached_property
-    def memory_bytes(self) -> int:
-        """Memory that weights and buffers take."""
-        tensors = (*self.model.parameters(), *self.model.buffers())
-        return sum(t.numel() * t.element_size() for t in tensors)
-
-    @cached_property
-    def position_table(self) -> int | None:
-        """Usable rows of a learned position table; None where positions are computed.
-
-        RoBERTa-like tables lose the rows up to their padding index.
-        """
-        for module_name, module in self.model.named_modules():
-            if module_name.endswith("position_embeddings") and isinstance(
-                module, torch.nn.Embedding
-            ):
-                offset = 0 if module.padding_idx is None else module.padding_idx + 1
-                return int(module.num_embeddings) - offset
-        return None
-
-    @cached_property
-    def positional_scheme(self) -> str:
-        """`absolute`, `rotary`, or `other`."""
-        if self.position_table is not None:
-            return "absolute"
-        if getattr(self.model.config, "rope_parameters", None):
-            return "rotary"
-        return "other"
-
-    @cached_property
-    def max_length(self) -> int:
-        """Usable input length in tokens: the position table, else what the config says."""
-        if self.position_table is not None:
-            return self.position_table
-        stated = getattr(self.model.config, "max_position_embeddings", None)
-        if isinstance(stated, int) and 0 < stated <= SENTINEL_LENGTH:
-            return stated
-        return self._declared_length if 0 < self._declared_length <= SENTINEL_LENGTH else 512
-
-    @property
-    def has_hard_limit(self) -> bool:
-        """Whether a longer input fails; rotary encoders go on, beyond what they were trained on."""
-        return self.position_table is not None
-
-    @cached_property
-    def layer_kinds(self) -> tuple[LayerKind, ...]:
-        """Kind of each layer, read from the config's `layer_types`."""
-        types = (
-            getattr(self.model.config, "layer_types", None) or ["full_attention"] * self.n_layers
-        )
-        kinds = {"full_attention": LayerKind.GLOBAL, "sliding_attention": LayerKind.LOCAL}
-        unknown = sorted(set(types) - set(kinds))
-        if unknown:
-            raise ValueError(
-                f"encoder {self.name!r} has layers of type {', '.join(unknown)}; "
-                "known: full_attention, sliding_attention."
-            )
-        return tuple(kinds[t] for t in types)
-
-    @property
-    def windows(self) -> tuple[int | None, ...]:
-        """Keys that each local layer reaches on a side; None for global layers.
-
-        A causal layer reaches them on the left alone.
-        """
-        stated = getattr(self.model.config, "sliding_window", None)
-        reach = None if stated is None else int(stated) - self._counts_itself
-        return tuple(reach if kind is LayerKind.LOCAL else None for kind in self.layer_kinds)
-
-    @cached_property
-    def _counts_itself(self) -> bool:
-        """Whether the config's window includes the query's own position.
-
-        It does in causal masks and in Gemma 3's; the library's mask for encoders, which
-        ModernBERT uses, takes the same number as the reach alone.
-        """
-        module = inspect.getmodule(type(self.model))
-        return getattr(self.model.config, "is_causal", True) and not hasattr(
-            module, "create_bidirectional_sliding_window_mask"
-        )
 
     def facts(self) -> dict[str, Any]:
         """Returns what the encoder is, as plain JSON types."""
@@ -460,6 +337,7 @@ class Encoder:
         layout: Layout,
         config: AttentionConfig | None = None,
         on_layer: Callable[[int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
     ) -> AttentionProfile:
         """Returns where the CLS row and the landmark rows of a layout look.
 
@@ -467,55 +345,35 @@ class Encoder:
             layout: any layout.
             config: number of bins, and whether to keep each landmark.
             on_layer: called with the layer number after each layer.
+            should_stop: asked after each layer; when it says so, the layers read until then
+                are returned.
 
         Raises:
             ValueError: when the encoder's class does not report its attention.
         """
         config = config or AttentionConfig()
-        groups, edges = profile_groups(
-            layout.token_index, layout.landmark_positions, layout.cls_positions, config
-        )
-        cls_rows = layout.cls_positions[:1]
-        queries = torch.from_numpy(np.concatenate([cls_rows, layout.landmark_positions]))
-        n_bins = len(edges) - 1
-        n_landmarks = layout.n_landmarks
-        reducer = BinnedRows(
-            torch.from_numpy(groups).to(self.device),
-            n_bins + N_SPECIAL_GROUPS,
-            len(cls_rows),
-            config.keep_landmarks,
-            torch.from_numpy(layout.content_positions).to(self.device),
-        )
+        reducer = RowBins(layout, config, self.device)
         batch = collate([layout], self.special_ids.pad)
         with (
             torch.inference_mode(),
-            capture_rows([queries.to(self.device)], reducer, on_layer) as capture,
+            capture_rows([reducer.queries], reducer, on_layer, should_stop) as capture,
+            suppress(CaptureStoppedError),
         ):
             self._forward(batch.input_ids, batch.attention_mask)
-        self._check_layers(capture.layers_seen)
-        cls = _stack(reducer.cls) if len(cls_rows) else None
-        landmark = _stack(x / n_landmarks for x in reducer.landmark_sum) if n_landmarks else None
-        kept = (
-            np.stack([torch.cat(tiles).cpu().numpy()[:, :n_bins] for tiles in reducer.landmarks])
-            if config.keep_landmarks and n_landmarks
-            else None
-        )
+        layers = capture.layers_seen
+        if not (should_stop is not None and 0 < layers < self.n_layers and should_stop()):
+            self._check_layers(layers)
         content = layout.token_index >= 0
         return AttentionProfile(
-            layer_kinds=self.layer_kinds,
-            windows=self.windows,
-            edges=edges,
+            layer_kinds=self.layer_kinds[:layers],
+            windows=self.windows[:layers],
+            layers_expected=self.n_layers,
+            edges=reducer.edges,
+            distance_edges=reducer.distance_edges,
             n_content=layout.n_kept,
             landmark_tokens=np.cumsum(content, dtype=np.int64)[layout.landmark_positions],
-            cls_mass=None if cls is None else cls[..., :n_bins],
-            cls_special=None if cls is None else cls[..., n_bins:],
-            landmark_mass=None if landmark is None else landmark[..., :n_bins],
-            landmark_special=None if landmark is None else landmark[..., n_bins:],
-            cls_scalars=_stack(reducer.cls_scalars) if len(cls_rows) else None,
-            landmark_scalars=_stack(x / n_landmarks for x in reducer.landmark_scalar_sum)
-            if n_landmarks
-            else None,
-            landmark_map=kept,
+            rows=reducer.rows(layers),
+            landmark_map=reducer.landmark_map(layers),
         )
 
     @cached_property
@@ -580,5 +438,5 @@ def _special_ids(tokenizer: Any, name: str) -> SpecialIds:
     return SpecialIds(cls=cls, landmark=int(landmark), pad=int(pad))
 
 
-def _stack(rows: Iterable[torch.Tensor]) -> NDArray[np.float32]:
-    return torch.stack(list(rows)).cpu().numpy()
+def _declared_length(tokenizer: Any) -> int:
+    return int(min(tokenizer.model_max_length or 0, 2 * SENTINEL_LENGTH))
