@@ -345,6 +345,42 @@ def encoders(
         )
 
 
+bench_app = typer.Typer(help="Measure speed and memory, side by side in one run.")
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.command("attention")
+def bench_attention_command(
+    shape: Annotated[
+        str, typer.Option("--shape", help="modernbert-base, or tiny to try it out.")
+    ] = "modernbert-base",
+    tokens: Annotated[int, typer.Option("--tokens", help="For capture and eager.")] = 2048,
+    long_tokens: Annotated[
+        int, typer.Option("--long-tokens", help="For our forward against stock SDPA.")
+    ] = 8192,
+    longest_tokens: Annotated[
+        int | None, typer.Option("--longest-tokens", help="One more capture at this length.")
+    ] = None,
+    granularity: Annotated[int, typer.Option("--granularity")] = 32,
+    repeats: Annotated[int, typer.Option("--repeats", help="Timed runs at --tokens.")] = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """Row capture against plain, eager and stock forwards, on random weights."""
+    from lmk_viz.bench import AttentionBench, bench_attention
+
+    settings = AttentionBench(shape, tokens, long_tokens, longest_tokens, granularity, repeats)
+    result = bench_attention(settings, lambda what: typer.echo(what, err=True))
+    if as_json:
+        _print_json(result)
+        return
+    for name in ("memory_ratio", "time_ratio", "forward_speedup", "peak_rss_gib"):
+        typer.echo(f"{name:<24}{result[name]:.3f}")
+    for name, value in (*result["absolute"].items(), *result.get("longest", {}).items()):
+        typer.echo(
+            f"  {name:<22}{value:,.3f}" if isinstance(value, float) else f"  {name:<22}{value:,}"
+        )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments

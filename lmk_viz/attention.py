@@ -212,10 +212,13 @@ def _tiles(
     width = max(64, mask.before + mask.after)
     first = 0
     while first < len(places):
-        end = first + 1
-        while end < len(places) and places[end] - places[first] < width:
-            end += 1
         start = max(0, places[first] - mask.before)
-        stop = min(length, places[end - 1] + mask.after + 1)
+        end = first + 1
+        stop = min(length, places[first] + mask.after + 1)
+        while end < len(places) and places[end] - places[first] < width:
+            wider = min(length, places[end] + mask.after + 1)
+            if 4 * heads * (end + 1 - first) * (wider - start) > TILE_BYTES:
+                break
+            end, stop = end + 1, wider
         yield first, end - first, start, stop
         first = end

@@ -196,7 +196,7 @@ class AttentionProfile:
         if not len(layers):
             raise ValueError("no layer to average; choose a layer group that this encoder has.")
         chosen = values[list(layers)]
-        return chosen if head is None else chosen[:, head : head + 1]
+        return chosen if head is None else chosen[:, [head]]
 
 
 def content_weights(mass: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -4,7 +4,6 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModel, PreTrainedModel
 
-from lmk_viz.attention import ATTENTION_NAME, CaptureStoppedError, capture_rows
+from lmk_viz.attention import TILE_BYTES, CaptureStoppedError, capture_rows
 from lmk_viz.attention_profile import AttentionProfile
 from lmk_viz.config import (
     AttentionConfig,
@@ -24,6 +23,14 @@ from lmk_viz.config import (
     LayoutKind,
     PoolingConfig,
     PoolingMode,
+)
+from lmk_viz.forecast import (
+    Forecast,
+    MachineSpeed,
+    calibrate,
+    check_fits,
+    forecast_run,
+    free_memory,
 )
 from lmk_viz.landmarks import (
     MIN_LENGTH,
@@ -39,6 +46,10 @@ from lmk_viz.row_bins import RowBins
 from lmk_viz.text import sentence_spans
 
 __all__ = ["Encoder"]
+
+
+SLOW_FLOPS = 1.5e10
+"""Operations a second that even a small machine does."""
 
 
 class Encoder(ModelFacts):
@@ -124,8 +135,9 @@ class Encoder(ModelFacts):
         config = copy.deepcopy(self.model.config)
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(seed)
+            # The same attention: classes with attention code of their own take no other.
             model = AutoModel.from_config(
-                config, dtype=self.dtype, attn_implementation=ATTENTION_NAME
+                config, dtype=self.dtype, attn_implementation=config._attn_implementation
             )
         model.to(self.device)
         model.eval()
@@ -354,14 +366,17 @@ class Encoder(ModelFacts):
         config = config or AttentionConfig()
         reducer = RowBins(layout, config, self.device)
         batch = collate([layout], self.special_ids.pad)
+        stopped = False
         with (
             torch.inference_mode(),
             capture_rows([reducer.queries], reducer, on_layer, should_stop) as capture,
-            suppress(CaptureStoppedError),
         ):
-            self._forward(batch.input_ids, batch.attention_mask)
+            try:
+                self._forward(batch.input_ids, batch.attention_mask)
+            except CaptureStoppedError:
+                stopped = True
         layers = capture.layers_seen
-        if not (should_stop is not None and 0 < layers < self.n_layers and should_stop()):
+        if not stopped:
             self._check_layers(layers)
         content = layout.token_index >= 0
         return AttentionProfile(
@@ -375,6 +390,50 @@ class Encoder(ModelFacts):
             rows=reducer.rows(layers),
             landmark_map=reducer.landmark_map(layers),
         )
+
+    # What a run costs.
+
+    @cached_property
+    def speed(self) -> MachineSpeed:
+        """How fast this machine runs this model; measured at first use, in about a second."""
+
+        def forward(tokens: int) -> None:
+            ids = np.full((1, min(tokens, self.max_length)), self.special_ids.landmark)
+            self._forward(ids, np.ones_like(ids))
+
+        return calibrate(forward, self.shape, self.device, self.dtype)
+
+    def forecast(self, tokens: int, rows: int = 0) -> Forecast:
+        """Returns the expected seconds and peak memory of one forward.
+
+        Args:
+            tokens: input length.
+            rows: attention rows captured a layer; 0 for a plain forward.
+        """
+        return forecast_run(self.shape, self.speed, tokens, rows, TILE_BYTES if rows else 0)
+
+    def rough_seconds(self, tokens: int, rows: int = 0) -> float:
+        """Returns seconds on a slow machine, from counting alone."""
+        slow = MachineSpeed(SLOW_FLOPS, SLOW_FLOPS)
+        return forecast_run(self.shape, slow, tokens, rows).seconds
+
+    def check_memory(self, tokens: int, rows: int = 0, limit_bytes: int | None = None) -> None:
+        """Raises a ValueError when a run would not fit, with the longest length that does.
+
+        Args:
+            tokens: input length.
+            rows: attention rows captured a layer.
+            limit_bytes: set by an operator; what is free counts too.
+        """
+        any_speed = MachineSpeed(1.0, 1.0)
+
+        def plan(length: int) -> Forecast:
+            # Shorter texts have fewer landmarks in proportion.
+            share = -(-rows * length // max(tokens, 1))
+            return forecast_run(self.shape, any_speed, length, share, TILE_BYTES if rows else 0)
+
+        free = free_memory(self.device, limit_bytes)
+        check_fits(plan(tokens), lambda length: plan(length).peak_bytes, free)
 
     @cached_property
     def reports_attention(self) -> bool:

@@ -396,7 +396,8 @@ def test_six_threads_give_what_a_serial_run_gives(tiny_encoder):
     def work(text: str) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
         vector = encoder.encode([text], chunking=CHUNKING)[0]
         layout = encoder.layout(text, chunking=CHUNKING)
-        mass = encoder.attention_profile(layout, AttentionConfig(bins=1)).cls_mass
+        profile = encoder.attention_profile(layout, AttentionConfig(bins=1))
+        mass = profile.rows[PoolingMode.CLS].mass
         sentences = encoder.tokenize_sentences(text)
         return encoder.tokenize(text).ids.tolist(), sentences.ids.tolist(), vector, mass
 
@@ -525,6 +526,68 @@ def test_mean_without_specials_equals_a_naive_implementation(
         LONG, "mean", wordpiece_tokenizer, build_model("bert", "sdpa"), 128, include_special=False
     )
     np.testing.assert_allclose(got[0], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", list(LayoutKind))
+@pytest.mark.parametrize("name", ["modernbert", "qwen3_local", "gemma3"])
+def test_embeddings_through_local_layers_equal_those_of_stock_attention(
+    name, kind, tiny_encoder, build_model
+):
+    encoder, stock = tiny_encoder(name), build_model(name, "sdpa")
+    # Longer than one block of a local layer, and shorter neighbours that have to be padded.
+    layouts = [
+        encoder.layout(text, kind, CHUNKING, max_length=400) for text in (LONG * 9, SHORT, LONG)
+    ]
+    lengths = [len(layout) for layout in layouts]
+    assert lengths[0] > 2 * 128 > lengths[2] > lengths[1]
+    mode = {
+        LayoutKind.PLAIN: PoolingMode.MEAN,
+        LayoutKind.LANDMARK: PoolingMode.LANDMARK,
+        LayoutKind.MULTI_CLS: PoolingMode.MULTI_CLS,
+    }[kind]
+    (got,), _ = encoder.embed_layouts(layouts, [PoolingConfig(mode)], normalize=False)
+    states = encoder.token_states(layouts)
+    ids = torch.zeros(3, lengths[0], dtype=torch.long)
+    for row, layout in enumerate(layouts):
+        ids[row, : len(layout)] = torch.from_numpy(layout.input_ids.copy())
+    mask = (torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]).long()
+    with torch.no_grad():
+        expected = stock(input_ids=ids, attention_mask=mask).last_hidden_state
+    for row, layout in enumerate(layouts):
+        n = len(layout)
+        torch.testing.assert_close(states[row, :n], expected[row, :n], atol=1e-5, rtol=0)
+        read = {
+            LayoutKind.PLAIN: np.arange(n),
+            LayoutKind.LANDMARK: layout.landmark_positions,
+            LayoutKind.MULTI_CLS: layout.cls_positions,
+        }[kind]
+        np.testing.assert_allclose(got[row], expected[row].numpy()[read].mean(0), atol=1e-5, rtol=0)
+
+
+# A control that has learned nothing.
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "mpnet", "bloom"])
+def test_random_weights_make_another_encoder_of_the_same_shape(name, tiny_encoder):
+    encoder = tiny_encoder(name)
+    before = torch.random.get_rng_state()
+    control = encoder.with_random_weights(seed=3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert control.name == f"tiny {name}, random weights"
+    assert control.n_parameters == encoder.n_parameters
+    assert control.reports_attention == encoder.reports_attention
+    again, other = encoder.with_random_weights(seed=3), encoder.with_random_weights(seed=4)
+    vectors = [e.encode([SHORT], "mean")[0] for e in (encoder, control, again, other)]
+    np.testing.assert_array_equal(vectors[1], vectors[2])
+    for index in (0, 3):
+        assert np.abs(vectors[index] - vectors[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "mpnet", "bloom"])
+def test_padding_does_not_count_in_an_encoder_of_random_weights(name, tiny_encoder):
+    control = tiny_encoder(name).with_random_weights()
+    alone = control.encode([SHORT], "mean")
+    np.testing.assert_allclose(control.encode([SHORT, LONG], "mean")[:1], alone, atol=1e-5, rtol=0)
 
 
 def test_the_bundled_encoder_knows_which_sentences_belong_together(default_encoder):
@@ -767,9 +830,8 @@ def test_edge_texts_pass_through_layout_vectors_and_attention(name, text, tiny_e
     assert np.isfinite(vectors).all()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     profile = encoder.attention_profile(made[0], AttentionConfig(bins=16, keep_landmarks=True))
-    for mass, special in (
-        (profile.cls_mass, profile.cls_special),
-        (profile.landmark_mass, profile.landmark_special),
-    ):
-        np.testing.assert_allclose(mass.sum(-1) + special.sum(-1), 1, atol=1e-5)
+    assert list(profile.rows) == [PoolingMode.CLS, PoolingMode.LANDMARK]
+    for row in profile.rows.values():
+        np.testing.assert_allclose(row.mass.sum(-1) + row.special.sum(-1), 1, atol=1e-5)
+        assert np.isfinite(row.scalars).all()
     json.dumps(profile.to_dict())

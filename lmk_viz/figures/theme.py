@@ -12,9 +12,19 @@ import plotly.graph_objects as go
 
 from lmk_viz.config import PoolingMode
 
-__all__ = ["CATEGORY_COLOURS", "GREY", "STYLES", "TraceStyle", "assign_colours", "finish"]
+__all__ = [
+    "CATEGORY_COLOURS",
+    "GREY",
+    "SEQUENTIAL",
+    "STYLES",
+    "TraceStyle",
+    "assign_colours",
+    "finish",
+]
 
 GREY = "#8A8F98"
+SEQUENTIAL = "Viridis"
+"""Readable under the common colour deficiencies, and in grey."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ from lmk_viz.config import (
 )
 from lmk_viz.corpus import Corpus, sample_corpus
 from lmk_viz.documents import Document, sample_documents
+from lmk_viz.ui.jobs import Job, JobControl
 
 __all__ = [
     "ResultStore",
-    "get_attention_profile",
+    "forget_attention",
     "get_embeddings",
     "get_encoder",
     "get_layout",
@@ -30,6 +31,7 @@ __all__ = [
     "get_sample_corpus",
     "get_samples",
     "get_segment_cosines",
+    "start_attention",
     "start_warm_up",
 ]
 
@@ -71,6 +73,11 @@ class ResultStore(Generic[R]):
                 while len(self._results) > self._max_entries:
                     self._results.popitem(last=False)
             return result
+
+    def drop(self, key: str) -> None:
+        """Forgets a result, if it is there."""
+        with self._lock:
+            self._results.pop(key, None)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Loading the encoder")
@@ -130,25 +137,67 @@ def _store(name: str, max_entries: int) -> ResultStore[Any]:
     return ResultStore(max_entries)
 
 
-def get_attention_profile(
+def start_attention(
     config: EncoderConfig,
-    text: str,
-    kind: LayoutKind,
+    encoder: Any,
+    layout: Any,
     chunking: ChunkingConfig,
-    max_length: int | None,
     attention: AttentionConfig,
     random_weights: bool = False,
-    on_layer: Callable[[int], None] | None = None,
-) -> Any:
-    """Returns where CLS and landmarks of a text look."""
+) -> "Job[Any]":
+    """Returns the call, running or ended, that reads where CLS and landmarks of a text look.
 
-    def compute() -> Any:
-        encoder = get_random_encoder(config) if random_weights else get_encoder(config)
-        layout = get_layout(config, text, kind, chunking, max_length)
-        return encoder.attention_profile(layout, attention, on_layer)
+    Args:
+        config: names the encoder.
+        encoder: the same, loaded; threads cannot ask Streamlit's cache for it.
+        layout: of the text.
+        chunking: that the layout was made with.
+        attention: how rows are reduced.
+        random_weights: the encoder is the random control.
+    """
 
-    key = digest(config, text, kind.value, chunking, max_length, attention, random_weights)
-    return _store("attention", 16).get(key, compute)
+    def run(control: JobControl) -> Any:
+        return encoder.attention_profile(
+            layout,
+            attention,
+            on_layer=lambda layer: control.report(layer + 1, encoder.n_layers),
+            should_stop=lambda: control.is_stopped,
+        )
+
+    key = _attention_key(config, layout, chunking, attention, random_weights)
+    job: Job[Any] = _store("attention", 16).get(key, lambda: Job(run, "attention"))
+    return job
+
+
+def forget_attention(
+    config: EncoderConfig,
+    layout: Any,
+    chunking: ChunkingConfig,
+    attention: AttentionConfig,
+    random_weights: bool = False,
+) -> None:
+    """Drops an ended call, so that the next one reads anew."""
+    _store("attention", 16).drop(
+        _attention_key(config, layout, chunking, attention, random_weights)
+    )
+
+
+def _attention_key(
+    config: EncoderConfig,
+    layout: Any,
+    chunking: ChunkingConfig,
+    attention: AttentionConfig,
+    random_weights: bool,
+) -> str:
+    return digest(
+        config,
+        layout.text,
+        layout.kind.value,
+        layout.max_length,
+        chunking,
+        attention,
+        random_weights,
+    )
 
 
 def get_segment_cosines(

@@ -152,6 +152,19 @@ def _count(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"{text!r} came; allowed: {', '.join(allowed)}.")
+        return text
+
+    return parse
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(_name(name) for name in text.split("~"))
+
+
 def _share(text: str) -> float:
     try:
         value = float(text)
@@ -236,7 +249,28 @@ RANDOM = Choice("attention.random", "random", False, _flag, _write_flag)
 SINGLE: Choice[tuple[int, ...]] = Choice(
     "attention.single", "single", (), _places, _write_sizes, list, _sorted_tuple
 )
-ATTENTION_PAGE: tuple[Choice[Any], ...] = (INPUT, GROUP, LAYER, HEAD, BINS, LOG, RANDOM, SINGLE)
+AXIS = Choice("attention.axis", "axis", "position", _one_of("position", "distance"))
+MAP_ROW = Choice("attention.map_row", "row", PoolingMode.CLS, PoolingMode, lambda m: m.value)
+MAP_SCALAR = Choice("attention.map_scalar", "scalar", "first_tenth", _name)
+SECOND_ENCODER = Choice("attention.second", "encoder2", "", _name)
+OTHERS: Choice[tuple[str, ...]] = Choice(
+    "attention.others", "docs", (), _names, lambda names: "~".join(names), list, tuple
+)
+ATTENTION_PAGE: tuple[Choice[Any], ...] = (
+    INPUT,
+    GROUP,
+    LAYER,
+    HEAD,
+    BINS,
+    LOG,
+    RANDOM,
+    SINGLE,
+    AXIS,
+    MAP_ROW,
+    MAP_SCALAR,
+    SECOND_ENCODER,
+    OTHERS,
+)
 
 POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
     "map.poolings",

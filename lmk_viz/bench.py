@@ -1,0 +1,211 @@
+"""Benchmarks that compare side by side in one run, never against a figure from elsewhere.
+
+Memory is the peak of a process of its own, told by the operating system; time is the median of
+runs that alternate, so that a machine that slows down slows all of them.
+"""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BENCH_SHAPES", "AttentionBench", "bench_attention"]
+
+BENCH_SHAPES: dict[str, dict[str, Any]] = {
+    "modernbert-base": {},
+    "tiny": {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "local_attention": 32,
+        "vocab_size": 600,
+    },
+}
+"""Changes to the configuration of ModernBERT-base; weights are random."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBench:
+    """What `bench attention` measures."""
+
+    shape: str = "modernbert-base"
+    tokens: int = 2048
+    """Input length of capture against a plain forward and against eager attention."""
+    long_tokens: int = 8192
+    """Input length of our forward against stock SDPA, and of the peak memory of a capture."""
+    longest_tokens: int | None = None
+    """Input length of one more capture, for its seconds and peak memory."""
+    granularity: int = 32
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        if self.shape not in BENCH_SHAPES:
+            raise ValueError(f"shape is {self.shape!r}; allowed: {', '.join(BENCH_SHAPES)}.")
+        for name in ("tokens", "long_tokens", "granularity", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; allowed: 1 and more.")
+
+
+def bench_attention(
+    settings: AttentionBench, report: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Returns ratios and the absolute figures behind them.
+
+    `memory_ratio` is the memory that capture takes beyond a plain forward, by what eager
+    attention with `output_attentions=True` takes beyond it; `time_ratio` the time of a forward
+    with capture by that of the same forward without; `forward_speedup` the time of stock
+    transformers' SDPA by ours at the long length; `peak_rss_gib` the peak resident memory of a
+    process that captures there, weights and libraries included.
+
+    Args:
+        settings: shape and lengths.
+        report: told what is being measured.
+    """
+
+    def run(kinds: list[str], tokens: int, repeats: int) -> dict[str, Any]:
+        report(f"{' against '.join(kinds)} at {tokens:,} tokens")
+        return _in_process(settings.shape, kinds, tokens, settings.granularity, repeats)
+
+    short, long = settings.tokens, settings.long_tokens
+    idle = run(["load"], short, 1)
+    plain, capture, eager = (run([k], short, 1) for k in ("plain", "capture", "eager"))
+    timed = run(["plain", "capture"], short, settings.repeats)
+    forwards = run(["plain", "stock"], long, max(1, settings.repeats // 2))
+    long_capture = run(["capture"], long, 1)
+    extra_capture = max(capture["peak_bytes"] - plain["peak_bytes"], 0)
+    extra_eager = eager["peak_bytes"] - plain["peak_bytes"]
+    result: dict[str, Any] = {
+        "settings": asdict(settings),
+        "memory_ratio": extra_capture / extra_eager if extra_eager > 0 else None,
+        "time_ratio": timed["seconds"]["capture"] / timed["seconds"]["plain"],
+        "forward_speedup": forwards["seconds"]["stock"] / forwards["seconds"]["plain"],
+        "peak_rss_gib": long_capture["peak_bytes"] / 2**30,
+        "absolute": {
+            "loaded_gib": idle["peak_bytes"] / 2**30,
+            "plain_peak_gib": plain["peak_bytes"] / 2**30,
+            "capture_peak_gib": capture["peak_bytes"] / 2**30,
+            "eager_peak_gib": eager["peak_bytes"] / 2**30,
+            "plain_seconds": timed["seconds"]["plain"],
+            "capture_seconds": timed["seconds"]["capture"],
+            "long_plain_seconds": forwards["seconds"]["plain"],
+            "long_stock_seconds": forwards["seconds"]["stock"],
+            "long_capture_seconds": long_capture["seconds"]["capture"],
+            "rows": capture["rows"],
+            "long_rows": long_capture["rows"],
+        },
+    }
+    if settings.longest_tokens:
+        found = run(["capture"], settings.longest_tokens, 1)
+        result["longest"] = {
+            "tokens": settings.longest_tokens,
+            "rows": found["rows"],
+            "seconds": found["seconds"]["capture"],
+            "peak_rss_gib": found["peak_bytes"] / 2**30,
+        }
+    return result
+
+
+def _in_process(
+    shape: str, kinds: list[str], tokens: int, granularity: int, repeats: int
+) -> dict[str, Any]:
+    # A process of its own, spawned and not forked: its peak is of this measurement alone.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_measure, shape, kinds, tokens, granularity, repeats).result()
+
+
+def _measure(
+    shape: str, kinds: list[str], tokens: int, granularity: int, repeats: int
+) -> dict[str, Any]:
+    """Returns median seconds of each kind of run, and the peak memory of this process."""
+    encoder = _build_encoder(shape)
+    layout = _build_layout(encoder, tokens, granularity)
+    runs = {kind: _runner(kind, encoder, layout) for kind in kinds}
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(repeats):
+        for kind, run in runs.items():
+            started = time.perf_counter()
+            run()
+            seconds[kind].append(time.perf_counter() - started)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "seconds": {kind: statistics.median(values) for kind, values in seconds.items()},
+        # Kibibytes on Linux, bytes on macOS.
+        "peak_bytes": peak if sys.platform == "darwin" else peak * 1024,
+        "rows": 1 + layout.n_landmarks,
+    }
+
+
+def _runner(kind: str, encoder: Any, layout: Any) -> Callable[[], Any]:
+    import torch
+
+    if kind == "load":
+        return lambda: None
+    if kind == "plain":
+        return lambda: encoder.token_states([layout])
+    if kind == "capture":
+        return lambda: encoder.attention_profile(layout)
+    # Stock transformers on the same weights.
+    model = type(encoder.model)(encoder.model.config)
+    model.load_state_dict(encoder.model.state_dict(), assign=True)
+    model.eval()
+    model.set_attn_implementation("eager" if kind == "eager" else "sdpa")
+    ids = torch.from_numpy(np.array(layout.input_ids))[None]
+
+    def forward() -> Any:
+        with torch.inference_mode():
+            return model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                output_attentions=kind == "eager",
+            )
+
+    return forward
+
+
+def _build_encoder(shape: str) -> Any:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModel, ModernBertConfig, PreTrainedTokenizerFast
+
+    from lmk_viz.attention import ATTENTION_NAME
+    from lmk_viz.encoder import Encoder
+
+    special = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[UNK]": 3}
+    words = {f"w{i}": 4 + i for i in range(500)}
+    backend = Tokenizer(models.WordLevel({**special, **words}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+    )
+    config = ModernBertConfig(
+        pad_token_id=0,
+        bos_token_id=1,
+        cls_token_id=1,
+        eos_token_id=2,
+        sep_token_id=2,
+        **BENCH_SHAPES[shape],
+    )
+    torch.manual_seed(0)
+    model = AutoModel.from_config(config, attn_implementation=ATTENTION_NAME).eval()
+    return Encoder(model, tokenizer, name=f"{shape}, random weights")
+
+
+def _build_layout(encoder: Any, tokens: int, granularity: int) -> Any:
+    from lmk_viz.config import ChunkingConfig, LayoutKind
+
+    words = np.random.default_rng(0).integers(0, 500, size=tokens)
+    text = " ".join(f"w{word}" for word in words)
+    chunking = ChunkingConfig(granularity=granularity)
+    return encoder.layout(text, LayoutKind.LANDMARK, chunking, max(3, tokens))
