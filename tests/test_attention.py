@@ -1,3 +1,4 @@
+import copy
 import json
 import threading
 from collections.abc import Iterator
@@ -666,6 +667,16 @@ def test_no_layer_told_means_the_class_is_named(tiny_encoder):
     with pytest.raises(ValueError, match="MPNetModel reported attention for 0 of 2 layers"):
         encoder.attention_profile(encoder.layout("a chunk"))
     assert not encoder.reports_attention
+
+
+def test_a_layer_that_does_not_report_makes_the_profile_fail(build_model, wordpiece_tokenizer):
+    model = build_model("bert")
+    inner = next(m for m in model.encoder.layer[1].modules() if hasattr(m, "query"))
+    inner.config = copy.deepcopy(model.config)
+    inner.config._attn_implementation = "sdpa"
+    encoder = Encoder(model, wordpiece_tokenizer)
+    with pytest.raises(ValueError, match="reported attention for 1 of 2 layers"):
+        encoder.attention_profile(encoder.layout("a chunk"))
 
 
 @pytest.mark.parametrize("name", EAGER_MODELS)
