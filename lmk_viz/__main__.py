@@ -25,6 +25,9 @@ from lmk_viz.config import (
 )
 from lmk_viz.presets import DEFAULT_NAME, PRESETS
 
+INTERRUPTED = 130
+"""Exit status that typer gives for an interrupt, as shells do."""
+
 app = typer.Typer(
     name="lmk_viz",
     help="See and measure how an encoder's pooling decides what a document's vector remembers.",
@@ -395,13 +398,13 @@ def main(arguments: list[str] | None = None) -> int:
         # Settings and inputs are checked at the library's edge, which raises ValueError.
         _fail(str(error))
         return 2
-    except (typer.Abort, KeyboardInterrupt):
-        _fail("stopped")
-        return 130
-    except BrokenPipeError:
-        # The reader of the output went away; nothing is left to say to it.
+    except SystemExit:
+        # What typer makes of a broken pipe: the reader of the output went away, and nothing is
+        # left to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if status == INTERRUPTED:
+        _fail("stopped")
     return status if isinstance(status, int) else 0
 
 

@@ -219,10 +219,14 @@ def test_a_missing_text_of_any_column_type_is_left_out(texts):
     assert corpus.excluded == (Excluded("b", "empty text"),)
 
 
-@pytest.mark.parametrize("missing", [None, pd.NaT, float("nan")], ids=["null", "no time", "nan"])
-def test_a_missing_label_of_any_kind_is_none(missing):
-    labels = pd.Series([pd.Timestamp("2020-01-01"), missing])
+@pytest.mark.parametrize(
+    "labels",
+    [["x", None], [1.5, np.nan], [pd.Timestamp("2020-01-01"), pd.NaT]],
+    ids=["string", "number", "date"],
+)
+def test_a_missing_label_of_any_column_type_is_none(labels):
     corpus = corpus_from_bytes(parquet({"text": ["one", "two"], "label": labels}), "t.parquet")
+    assert corpus.documents[0].label is not None
     assert corpus.documents[1].label is None
 
 

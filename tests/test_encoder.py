@@ -68,6 +68,15 @@ def test_cls_and_sep_go_before_bos_and_eos(build_model, build_tokenizer):
     assert (ids.cls, ids.landmark) == (2, 3)
 
 
+def test_an_id_of_zero_is_an_id(build_model, build_tokenizer):
+    for special, expected in (
+        ({"cls_token": "<s>", "bos_token": "<pad>"}, (0, 2)),
+        ({"cls_token": "<pad>", "bos_token": None, "sep_token": "<s>"}, (1, 0)),
+    ):
+        ids = Encoder(build_model("jina"), build_tokenizer("byte_bpe", **special)).special_ids
+        assert (ids.cls, ids.landmark) == expected
+
+
 @pytest.mark.parametrize(
     ("kind", "special"),
     [
@@ -212,6 +221,14 @@ def test_the_tokenizers_length_counts_only_where_nothing_else_is_known(
     assert Encoder(build_model("gte"), tokenizer).max_length == 128
 
 
+def test_a_stated_length_over_a_million_is_not_meant(build_model, wordpiece_tokenizer):
+    model = build_model("gte")
+    model.config.max_position_embeddings = SENTINEL_LENGTH
+    assert Encoder(model, wordpiece_tokenizer).max_length == SENTINEL_LENGTH
+    model.config.max_position_embeddings = SENTINEL_LENGTH + 1
+    assert Encoder(model, wordpiece_tokenizer).max_length == 512
+
+
 @pytest.mark.parametrize("value", [2, 0, -1])
 def test_a_length_under_three_is_refused(value, tiny_encoder):
     with pytest.raises(ValueError, match=f"length limit is {value}; allowed for 'tiny bert': 3 to"):
@@ -317,6 +334,7 @@ def test_white_space_round_a_text_makes_no_difference(space, any_encoder):
 
 def test_unknown_tokens_are_counted(tiny_encoder):
     assert tiny_encoder("bert").tokenize("a 漢 字 a").n_unknown == 2
+    assert tiny_encoder("bert").tokenize_sentences("a 漢. 字 a.").n_unknown == 2
     assert tiny_encoder("jina").tokenize("a 漢 字 a").n_unknown == 0
 
 
@@ -618,6 +636,32 @@ def test_poolings_of_one_layout_share_one_forward(tiny_encoder, monkeypatch):
     for got, wanted in zip(vectors, expected, strict=True):
         np.testing.assert_allclose(got, wanted, atol=1e-6)
     assert [f.tolist() for f in fallbacks] == [[False] * len(TEXTS)] * 3
+
+
+def test_a_model_is_given_only_what_its_forward_names(build_model, wordpiece_tokenizer):
+    model = build_model("bert")
+    expected = Encoder(model, wordpiece_tokenizer).encode(TEXTS)
+    whole = type(model)
+
+    class Strict(whole):
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return whole.forward(self, input_ids=input_ids, attention_mask=attention_mask)
+
+    model.__class__ = Strict
+    np.testing.assert_allclose(Encoder(model, wordpiece_tokenizer).encode(TEXTS), expected)
+
+
+def test_causal_models_are_told_to_keep_no_cache(tiny_encoder, monkeypatch):
+    encoder = tiny_encoder("qwen3")
+    forward, outputs = encoder.model.forward, []
+
+    def noted(**inputs: Any) -> Any:
+        outputs.append(forward(**inputs))
+        return outputs[-1]
+
+    monkeypatch.setattr(encoder.model, "forward", noted)
+    encoder.encode([SHORT])
+    assert [output.past_key_values for output in outputs] == [None]
 
 
 def test_embedding_a_layout_of_another_kind_is_refused(tiny_encoder):

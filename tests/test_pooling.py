@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import PAD, SPECIAL, THREES, cases, seeded, toy_tokens
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmk_viz.config import ChunkingConfig, LayoutKind, PoolingConfig, PoolingMode
@@ -311,7 +311,7 @@ def batch_vectors(layouts, config, states, padding_side):
 
 
 @each_pooling
-@seeded
+@settings(seeded, max_examples=60)
 @given(data=st.data(), side=st.sampled_from(["right", "left"]))
 def test_batch_padding_and_order_never_change_a_vector(config, data, side):
     kind = POOLINGS[config.mode].layout
@@ -338,7 +338,7 @@ def test_the_fallback_is_the_mean_over_every_position():
 
 
 @each_pooling
-@seeded
+@settings(seeded, max_examples=60)
 @given(data=st.data())
 def test_every_pooling_finds_a_position_to_read_in_any_layout(config, data):
     layout = data.draw(cases(kind=POOLINGS[config.mode].layout)).build()

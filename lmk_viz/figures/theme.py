@@ -37,7 +37,7 @@ class TraceStyle:
 
 
 STYLES = {
-    PoolingMode.CLS: TraceStyle("#E0671B", "solid", "circle"),
+    PoolingMode.CLS: TraceStyle("#E0671B", "longdash", "circle"),
     PoolingMode.MEAN: TraceStyle("#3D8BD0", "dash", "square"),
     PoolingMode.LANDMARK: TraceStyle("#14946B", "solid", "diamond"),
     PoolingMode.EVERY_K: TraceStyle("#A060C8", "dot", "triangle-up"),

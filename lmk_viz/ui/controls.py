@@ -161,14 +161,17 @@ def pick_chunking() -> ChunkingConfig:
         "of content. Off: as in the authors' code, content behind the last landmark has none.",
         **state.CLOSE_TAIL.widget(),
     )
+    # What only another mode reads, and nobody can mend in this one, must not end the page: an
+    # emptied list of sizes, or a language that is none.
+    language = state.LANGUAGE.get().strip() if mode is ChunkingMode.SENTENCE else ""
     try:
         return ChunkingConfig(
             mode=state.MODE.get(),
             granularity=state.GRANULARITY.get(),
-            granularities=state.GRANULARITIES.get(),
+            granularities=state.GRANULARITIES.get() or state.GRANULARITIES.default,
             per_chunk=state.PER_CHUNK.get(),
             seed=state.SEED.get(),
-            language=state.LANGUAGE.get().strip() or None,
+            language=language or None,
             sentence_cap=state.SENTENCE_CAP.get(),
             close_tail=state.CLOSE_TAIL.get(),
         )

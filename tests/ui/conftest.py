@@ -1,7 +1,7 @@
 """Pages run in this process, without a browser."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ TIMEOUT_SECONDS = 120.0
 
 
 @pytest.fixture(autouse=True)
-def quiet_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quiet_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streamlit's data cache is emptied; the encoder stays loaded over all tests.
 
     The warm-up would compile UMAP beside the tests, and change their warning filters.
     """
     monkeypatch.setattr("lmk_viz.projection.warm_up", lambda: None)
-    st.cache_data.clear()
-    yield
     st.cache_data.clear()
 
 
