@@ -27,6 +27,8 @@ __all__ = [
 
 TILE_ARRAYS = 6
 """Arrays of a tile's size alive at once while rows are reduced."""
+WORKSPACE_BYTES = 16 * 2**20
+"""Buffers of the matrix libraries, code read in late, and holes between the tensors."""
 CALIBRATION_TOKENS = 256
 ATTENTION_TOKENS = 1024
 SAFETY = 0.85
@@ -106,22 +108,25 @@ def forecast_run(
 def _peak_bytes(shape: ModelShape, tokens: int, rows: int, tile_bytes: int) -> int:
     value = shape.bytes_per_value
     state = tokens * shape.hidden * value
-    # Residual and normed input stay alive throughout a layer.
-    carried = 2 * state
-    feed_forward = 2 * tokens * shape.intermediate * value
-    # Queries, keys and values, their rotated copies, and the output.
-    attention = 7 * state
+    # Embeddings, residual, normed input and the attention's output live to the layer's end. In
+    # a gated layer both halves, the activated one and the product live at once; else two.
+    feed_forward = 4 * state + 2 * tokens * shape.intermediate * value
+    # Embeddings, residual, normed input; queries, keys and values; their rotated copies.
+    attention = 8 * state
     tile = TILE_ARRAYS * min(tile_bytes, 4 * shape.heads * rows * tokens)
-    stages = [feed_forward, attention + tile]
-    if shape.layers_local:
+    # Rotation holds two more states for a moment, and so does the output, beside no tile.
+    stages = [feed_forward, attention + max(tile, 2 * state)]
+    if shape.layers_local and not shape.blocks_local:
+        # A Boolean mask of the whole map, and the kernel's copy in the states' own type.
+        stages.append(attention + 2 * state + (2 + value) * tokens * tokens)
+    elif shape.layers_local:
         block = max(MIN_BLOCK, 2 * shape.window)
-        spread = (2 * shape.window + block) / block
-        if shape.blocks_local:
-            mask = tokens * (2 * shape.window + block)
-            stages.append(int(attention + 2 * spread * state + mask) + tile)
-        else:
-            stages.append(attention + 2 * tokens * tokens + tile)
-    return int(carried + max(stages))
+        reach = 2 * shape.window + block
+        # Queries, the keys and values of each block's window, and the output; each query's
+        # mask as two Booleans and as the kernel's copy.
+        blocks = (2 + 2 * reach / block) * state + (2 + value) * tokens * reach
+        stages.append(int(attention + blocks))
+    return int(max(stages)) + WORKSPACE_BYTES
 
 
 def calibrate(

@@ -67,7 +67,8 @@ def test_padding_is_never_seen_and_never_nan(side, monkeypatch):
 
 def test_grouped_heads_and_scaling_are_respected(monkeypatch):
     monkeypatch.setattr("lmk_viz.local_attention.MIN_BLOCK", 8)
-    query, key, value = states(1, 4, 20, 4), states(1, 2, 20, 4, seed=1), states(1, 2, 20, 4, seed=2)
+    query = states(1, 4, 20, 4)
+    key, value = (states(1, 2, 20, 4, seed=s) for s in (1, 2))
     mask = LocalMask(5, 2, None)
     torch.testing.assert_close(
         local_attention(query, key, value, mask, 0.7),
@@ -111,7 +112,8 @@ def test_padding_travels_with_the_window_only_where_there_is_some():
     full = torch.ones(2, 9, dtype=torch.bool)
     some = full.clone()
     some[1, 5:] = False
-    assert build_mask(2, 9, 9, mask_function=function, attention_mask=full, local_size=3).padding is None
+    bare = build_mask(2, 9, 9, mask_function=function, attention_mask=full, local_size=3)
+    assert bare.padding is None
     mask = build_mask(2, 9, 9, mask_function=function, attention_mask=some, local_size=3)
     assert torch.equal(mask.padding, some)
 

@@ -1,5 +1,6 @@
 """Rows reduced to bins, against whole rows binned by plain loops."""
 
+import itertools
 import math
 
 import numpy as np
@@ -47,7 +48,7 @@ def naive_scalars(row, token_index):
 def naive_bins(row, token_index, edges):
     return [
         sum(float(w) for t, w in zip(token_index, row, strict=True) if a <= t < b and t >= 0)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in itertools.pairwise(edges)
     ]
 
 
@@ -58,7 +59,7 @@ def naive_distance(row, token_index, query, edges):
             for position, (t, w) in enumerate(zip(token_index, row, strict=True))
             if t >= 0 and a <= position - query < b
         )
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in itertools.pairwise(edges)
     ]
 
 
@@ -182,7 +183,8 @@ def test_an_even_row_has_the_scalars_of_even_attention():
 def test_distance_bins_cover_every_distance_once_and_mirror(length):
     edges = distance_edges(length)
     assert (np.diff(edges) > 0).all()
-    assert edges[0] <= -(length - 1) and edges[-1] > length - 1
+    assert edges[0] <= -(length - 1)
+    assert edges[-1] > length - 1
     zero = int(np.flatnonzero(edges == 0)[0])
     assert edges[zero + 1] == 1
     np.testing.assert_array_equal(1 - edges[::-1], edges)
@@ -194,12 +196,7 @@ def test_keys_by_distance_equal_a_count():
     edges = distance_edges(len(layout))
     queries = layout.landmark_positions
     counts = [
-        np.mean(
-            [
-                sum(a <= k - q < b for k in range(len(layout)) if is_content[k])
-                for q in queries
-            ]
-        )
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        np.mean([sum(a <= k - q < b for k in range(len(layout)) if is_content[k]) for q in queries])
+        for a, b in itertools.pairwise(edges)
     ]
     np.testing.assert_allclose(distance_keys(is_content, queries, edges), counts)
