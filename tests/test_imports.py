@@ -35,11 +35,19 @@ ALLOWED = {
     },
     "pooling": {"numpy", "torch", "lmk_viz.config", "lmk_viz.landmarks"},
     "local_attention": {"numpy", "torch", "transformers", "lmk_viz.config"},
-    "attention": {
-        *("numpy", "pandas", "torch", "transformers"),
-        *("lmk_viz.config", "lmk_viz.local_attention"),
+    "attention": {"numpy", "torch", "transformers", "lmk_viz.config", "lmk_viz.local_attention"},
+    "attention_profile": {"numpy", "pandas", "lmk_viz.config"},
+    "row_bins": {
+        *("numpy", "torch", "lmk_viz.attention_profile", "lmk_viz.config", "lmk_viz.landmarks"),
     },
-    "forecast": {"torch", "lmk_viz.config", "lmk_viz.attention", "lmk_viz.local_attention"},
+    "forecast": {"torch", "psutil", "lmk_viz.config", "lmk_viz.local_attention"},
+    "model_facts": {
+        *("numpy", "torch", "transformers", "lmk_viz.config", "lmk_viz.forecast"),
+    },
+    "bench": {
+        *("numpy", "torch", "transformers", "tokenizers", "lmk_viz.attention"),
+        *("lmk_viz.config", "lmk_viz.encoder"),
+    },
     "loading": {
         *("torch", "transformers", "huggingface_hub"),
         *("lmk_viz.config", "lmk_viz.presets", "lmk_viz.attention", "lmk_viz.local_attention"),
@@ -47,7 +55,8 @@ ALLOWED = {
     "encoder": {
         *("numpy", "torch", "transformers", "lmk_viz.config", "lmk_viz.text"),
         *("lmk_viz.landmarks", "lmk_viz.pooling", "lmk_viz.loading", "lmk_viz.forecast"),
-        *("lmk_viz.attention", "lmk_viz.local_attention", "lmk_viz.rope"),
+        *("lmk_viz.attention", "lmk_viz.attention_profile", "lmk_viz.model_facts"),
+        "lmk_viz.row_bins",
     },
     "embedding": {
         *("numpy", "pandas", "lmk_viz.config", "lmk_viz.corpus"),

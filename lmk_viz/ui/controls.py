@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig
 from lmk_viz.documents import Document
@@ -44,14 +45,20 @@ def read_limits() -> Limits:
         st.stop()
 
 
-def pick_encoder(limits: Limits) -> tuple[EncoderConfig, Any]:
-    """Draws the encoder picker and returns the setting and the loaded encoder."""
+def pick_encoder(limits: Limits, place: DeltaGenerator) -> tuple[EncoderConfig, Any]:
+    """Draws the encoder picker and returns the setting and the loaded encoder.
+
+    Args:
+        limits: of the operator.
+        place: for messages; a narrow screen hides the side bar and all that is said in it.
+    """
     names = list(limits.encoders) or [preset.name for preset in PRESETS]
     chosen = state.ENCODER.get()
     is_listed = chosen in names
     if not is_listed and limits.encoders:
         if chosen != state.ENCODER.default:  # Nobody asked for the default.
-            show_error(f"Encoder {chosen!r} is not offered here; {names[0]!r} is used.")
+            with place:
+                show_error(f"Encoder {chosen!r} is not offered here; {names[0]!r} is used.")
         state.ENCODER.set(names[0])
         chosen, is_listed = names[0], True
     options = names if limits.encoders else [*names, OTHER_ENCODER]
@@ -78,13 +85,15 @@ def pick_encoder(limits: Limits) -> tuple[EncoderConfig, Any]:
             **state.ENCODER.widget(),
         )
     if not state.ENCODER.get():
-        stop_with("Name an encoder in the side bar: a hub id, or a local folder.")
+        with place:
+            stop_with("Name an encoder in the side bar: a hub id, or a local folder.")
     try:
         config = EncoderConfig(state.ENCODER.get(), device=limits.device)
         encoder = cache.get_encoder(config)
     except ValueError as error:
-        show_error(error)
-        st.caption("Nothing else is lost: choose another encoder in the side bar.")
+        with place:
+            show_error(error)
+            st.caption("Nothing else is lost: choose another encoder in the side bar.")
         st.stop()
     return config, encoder
 
@@ -107,8 +116,8 @@ def describe_encoder(encoder: Any) -> None:
     )
 
 
-def pick_chunking() -> ChunkingConfig:
-    """Draws the chunking controls and returns the setting."""
+def pick_chunking(place: DeltaGenerator) -> ChunkingConfig:
+    """Draws the chunking controls and returns the setting; messages go to the place."""
     mode = st.segmented_control(
         "Chunking",
         list(ChunkingMode),
@@ -125,7 +134,8 @@ def pick_chunking() -> ChunkingConfig:
                 **state.GRANULARITIES.widget(),
             )
             if not sizes:
-                stop_with("Choose at least one granularity to draw from in the side bar.")
+                with place:
+                    stop_with("Choose at least one granularity to draw from in the side bar.")
             st.toggle(
                 "Draw for every chunk",
                 help="As in the authors' pre-training; off: once a text, as in fine-tuning.",
@@ -176,7 +186,8 @@ def pick_chunking() -> ChunkingConfig:
             close_tail=state.CLOSE_TAIL.get(),
         )
     except (ValueError, TypeError) as error:
-        show_error(error)
+        with place:
+            show_error(error)
         st.stop()
 
 
@@ -211,11 +222,12 @@ def pick_inputs(
     """
     state.sync_url((*state.SHARED, *choices))
     limits = read_limits()
+    place = st.container()
     with st.sidebar:
-        config, encoder = pick_encoder(limits)
+        config, encoder = pick_encoder(limits, place)
         describe_encoder(encoder)
     document = pick_document(cache.get_samples()) if with_document else Document("", "", "")
     with st.sidebar:
-        chunking = pick_chunking()
+        chunking = pick_chunking(place)
         max_length = pick_max_length(encoder, limits)
     return Inputs(config, document, chunking, max_length), encoder

@@ -22,6 +22,7 @@ PAGE_CSS = """
 <style>
 .stMainBlockContainer { padding-top: 3rem; padding-bottom: 4rem; }
 [data-testid="stPageLink"] p { white-space: normal; }
+[data-testid="stTextArea"] textarea { unicode-bidi: plaintext; text-align: start; }
 .lmk-doc { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: plaintext;
   line-height: 1.75; font-size: 0.98rem; text-align: start; }
 .lmk-doc .chunk { border-radius: 0.25rem; padding: 0.12rem 0; outline-offset: 1px;
@@ -32,7 +33,7 @@ PAGE_CSS = """
   rgba(138, 143, 152, 0.10) 6px 12px); }
 .lmk-doc .chunk:hover { background: rgba(20, 148, 107, 0.30); }
 .lmk-doc .chunk:focus { background: rgba(20, 148, 107, 0.30); outline: 2px solid #14946B; }
-.lmk-doc .mark { unicode-bidi: isolate; white-space: nowrap; color: #FFFFFF;
+.lmk-doc .mark { unicode-bidi: isolate; direction: ltr; white-space: nowrap; color: #FFFFFF;
   background: #0B7A58; border-radius: 0.3rem; padding: 0.05rem 0.3rem; margin: 0 0.15rem;
   font-size: 0.72rem; font-weight: 600; vertical-align: 0.08em; user-select: none; }
 .lmk-doc .gone { opacity: 0.45; text-decoration: line-through;

@@ -119,7 +119,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(20)
+            process.wait(5)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -322,6 +322,7 @@ def paste(visit: Callable[..., Visit]) -> Callable[[str], Any]:
     return paste_
 
 
+ARABIC = "مرحبا بالعالم 2024، هذا نص."
 SCRIPT = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 
 
@@ -339,7 +340,12 @@ def test_pasted_text_stays_out_of_the_address(paste):
 
 def test_pasted_arabic_runs_from_right_to_left(paste):
     style = "(element) => getComputedStyle(element).direction"
-    assert paste("مرحبا بالعالم 2024، هذا نص.").locator(DOCUMENT).evaluate(style) == "rtl"
+    assert paste(ARABIC).locator(DOCUMENT).evaluate(style) == "rtl"
+
+
+def test_box_for_pasted_text_gives_each_paragraph_its_direction(paste):
+    box = paste(ARABIC).get_by_label("Your text", exact=True)
+    assert box.evaluate("(element) => getComputedStyle(element).unicodeBidi") == "plaintext"
 
 
 def test_link_with_an_unusable_value_says_so_as_plain_text(visit):

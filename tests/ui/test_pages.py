@@ -114,7 +114,7 @@ def test_page_opened_alone_draws_its_result(opened, page, settle):
     assert has_result(settle(opened(page)))
 
 
-@pytest.mark.parametrize(("page", "count"), [(HOME, 1), (ATTENTION, 2), (MAP, 2)])
+@pytest.mark.parametrize(("page", "count"), [(HOME, 1), (ATTENTION, 4), (MAP, 2)])
 def test_page_draws_so_many_figures(opened, page, count, settle):
     assert len(figures(settle(opened(page)))) == count
 
@@ -355,6 +355,23 @@ def test_encoder_that_cannot_be_had_is_said_to_be_so(open_page, name, words, how
 def test_folder_without_a_configuration_is_said_to_have_none(open_page, page, tmp_path):
     at = open_page(page, {state.ENCODER.key: str(tmp_path)})
     assert ["has no config" in e.value for e in at.error] == [True], problems(at)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"encoder": "acme/no-such-model"},
+        {"encoder": " "},
+        {"chunking": "variable", "gs": ""},
+        {"doc": "uploaded"},
+    ],
+    ids=lambda query: "-".join(query),
+)
+def test_nothing_is_said_in_the_side_bar_alone(open_page, query):
+    # A narrow screen hides it, and would show an empty page.
+    at = open_page(LANDMARKS, SHORT, query)
+    in_page = [*at.main.error, *at.main.info, *at.main.warning]
+    assert (len(in_page) > 0, [*at.sidebar.error, *at.sidebar.info]) == (True, [])
 
 
 def test_wrong_encoder_can_be_changed_on_the_same_page(open_page):
