@@ -384,6 +384,23 @@ def bench_attention_command(
         )
 
 
+@bench_app.command("forecast")
+def bench_forecast_command(as_json: JsonOption = False) -> None:
+    """What a long run is forecast to take against what it takes, three shapes by three lengths."""
+    from lmk_viz.bench import bench_forecast
+
+    rows = bench_forecast(report=lambda what: typer.echo(what, err=True))
+    if as_json:
+        _print_json({"rows": rows})
+        return
+    for row in rows:
+        typer.echo(
+            f"{row['shape']:<18}{row['tokens']:>7,}  {row['forecast_seconds']:8.2f} s forecast, "
+            f"{row['seconds']:8.2f} s ({row['seconds_ratio']:.2f})  {row['forecast_mib']:8.0f} MiB "
+            f"forecast, {row['mib']:8.0f} MiB ({row['memory_ratio'] or 0:.2f})"
+        )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments

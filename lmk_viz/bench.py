@@ -8,7 +8,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -16,10 +16,26 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BENCH_SHAPES", "AttentionBench", "bench_attention"]
+__all__ = ["BENCH_SHAPES", "AttentionBench", "bench_attention", "bench_forecast"]
+
+MIN_TOKENS = 16
+"""Of a process that is measured at rest."""
 
 BENCH_SHAPES: dict[str, dict[str, Any]] = {
     "modernbert-base": {},
+    "small-global": {
+        "hidden_size": 384,
+        "intermediate_size": 768,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 6,
+        "global_attn_every_n_layers": 1,
+    },
+    "small-local": {
+        "hidden_size": 384,
+        "intermediate_size": 768,
+        "num_hidden_layers": 10,
+        "num_attention_heads": 6,
+    },
     "tiny": {
         "hidden_size": 64,
         "intermediate_size": 96,
@@ -75,7 +91,7 @@ def bench_attention(
         return _in_process(settings.shape, kinds, tokens, settings.granularity, repeats)
 
     short, long = settings.tokens, settings.long_tokens
-    idle = run(["load"], short, 1)
+    idle = run(["load"], MIN_TOKENS, 1)
     plain, capture, eager = (run([k], short, 1) for k in ("plain", "capture", "eager"))
     timed = run(["plain", "capture"], short, settings.repeats)
     forwards = run(["plain", "stock"], long, max(1, settings.repeats // 2))
@@ -113,6 +129,44 @@ def bench_attention(
     return result
 
 
+def bench_forecast(
+    shapes: Sequence[str] = ("modernbert-base", "small-global", "small-local"),
+    lengths: Sequence[int] = (512, 2048, 4096),
+    granularity: int = 32,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """Returns forecast and truth of a forward with capture, a row a shape and length.
+
+    Args:
+        shapes: of `BENCH_SHAPES`.
+        lengths: input lengths.
+        granularity: decides the number of rows.
+        report: told what is being measured.
+    """
+    rows = []
+    for shape in shapes:
+        for tokens in lengths:
+            report(f"{shape} at {tokens:,} tokens")
+            idle = _in_process(shape, ["load"], MIN_TOKENS, granularity, 1)
+            found = _in_process(shape, ["capture"], tokens, granularity, 1)
+            told = _in_process(shape, ["forecast"], tokens, granularity, 1)["results"]["forecast"]
+            peak = found["peak_bytes"] - idle["peak_bytes"]
+            rows.append(
+                {
+                    "shape": shape,
+                    "tokens": tokens,
+                    "rows": found["rows"],
+                    "forecast_seconds": told.seconds,
+                    "seconds": found["seconds"]["capture"],
+                    "seconds_ratio": told.seconds / found["seconds"]["capture"],
+                    "forecast_mib": told.peak_bytes / 2**20,
+                    "mib": peak / 2**20,
+                    "memory_ratio": told.peak_bytes / peak if peak > 0 else None,
+                }
+            )
+    return rows
+
+
 def _in_process(
     shape: str, kinds: list[str], tokens: int, granularity: int, repeats: int
 ) -> dict[str, Any]:
@@ -129,10 +183,11 @@ def _measure(
     layout = _build_layout(encoder, tokens, granularity)
     runs = {kind: _runner(kind, encoder, layout) for kind in kinds}
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    results: dict[str, Any] = {}
     for _ in range(repeats):
         for kind, run in runs.items():
             started = time.perf_counter()
-            run()
+            results[kind] = run()
             seconds[kind].append(time.perf_counter() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
@@ -140,6 +195,7 @@ def _measure(
         # Kibibytes on Linux, bytes on macOS.
         "peak_bytes": peak if sys.platform == "darwin" else peak * 1024,
         "rows": 1 + layout.n_landmarks,
+        "results": {"forecast": results.get("forecast")},
     }
 
 
@@ -147,7 +203,10 @@ def _runner(kind: str, encoder: Any, layout: Any) -> Callable[[], Any]:
     import torch
 
     if kind == "load":
-        return lambda: None
+        # A short forward, so that what any first call leaves behind is not counted as growth.
+        return lambda: encoder.token_states([layout])
+    if kind == "forecast":
+        return lambda: encoder.forecast(len(layout), 1 + layout.n_landmarks)
     if kind == "plain":
         return lambda: encoder.token_states([layout])
     if kind == "capture":

@@ -1,6 +1,7 @@
 """What is kept of attention rows, against the library's eager attention binned by hand."""
 
 import itertools
+import copy
 import json
 import threading
 from typing import Any
@@ -201,6 +202,16 @@ def test_classes_that_use_the_attention_interface_report(name, tiny_encoder):
 def test_a_model_loaded_with_another_attention_does_not_report(build_model, wordpiece_tokenizer):
     encoder = Encoder(build_model("bert", "sdpa"), wordpiece_tokenizer)
     with pytest.raises(ValueError, match="0 of 2 layers"):
+        encoder.attention_profile(encoder.layout("a chunk"))
+
+
+def test_a_layer_that_does_not_report_makes_the_profile_fail(build_model, wordpiece_tokenizer):
+    model = build_model("bert")
+    inner = next(m for m in model.encoder.layer[1].modules() if hasattr(m, "query"))
+    inner.config = copy.deepcopy(model.config)
+    inner.config._attn_implementation = "sdpa"
+    encoder = Encoder(model, wordpiece_tokenizer)
+    with pytest.raises(ValueError, match="reported attention for 1 of 2 layers"):
         encoder.attention_profile(encoder.layout("a chunk"))
 
 
