@@ -377,7 +377,8 @@ def bench_attention_command(
         _print_json(result)
         return
     for name in ("memory_ratio", "time_ratio", "forward_speedup", "peak_rss_gib"):
-        typer.echo(f"{name:<24}{result[name]:.3f}")
+        value = result[name]
+        typer.echo(f"{name:<24}" + ("-" if value is None else f"{value:.3f}"))
     for name, value in (*result["absolute"].items(), *result.get("longest", {}).items()):
         typer.echo(
             f"  {name:<22}{value:,.3f}" if isinstance(value, float) else f"  {name:<22}{value:,}"

@@ -4,6 +4,7 @@ Memory is the peak of a process of its own, told by the operating system; time i
 runs that alternate, so that a machine that slows down slows all of them.
 """
 
+import copy
 import resource
 import statistics
 import sys
@@ -68,6 +69,8 @@ class AttentionBench:
         for name in ("tokens", "long_tokens", "granularity", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed: 1 and more.")
+        if self.longest_tokens is not None and self.longest_tokens < 1:
+            raise ValueError(f"longest_tokens is {self.longest_tokens}; allowed: 1 and more.")
 
 
 def bench_attention(
@@ -211,8 +214,9 @@ def _runner(kind: str, encoder: Any, layout: Any) -> Callable[[], Any]:
         return lambda: encoder.token_states([layout])
     if kind == "capture":
         return lambda: encoder.attention_profile(layout)
-    # Stock transformers on the same weights.
-    model = type(encoder.model)(encoder.model.config)
+    # Stock transformers on the same weights; the attention is set in the configuration, so a
+    # shared one would switch our encoder too.
+    model = type(encoder.model)(copy.deepcopy(encoder.model.config))
     model.load_state_dict(encoder.model.state_dict(), assign=True)
     model.eval()
     model.set_attn_implementation("eager" if kind == "eager" else "sdpa")

@@ -63,6 +63,7 @@ if not drawn:
     stop_with("The layers read so far hold none of this group; read all layers, or choose others.")
 singles = views.pick_single_landmarks(layout)
 layers = drawn[0][1]
+view = views.narrow_view(view, profile, layers)
 if state.AXIS.get() == "distance":
     figure = distance_figure(
         [curve for curve, _ in drawn],

@@ -1,7 +1,7 @@
 """What is kept of attention rows, against the library's eager attention binned by hand."""
 
-import itertools
 import copy
+import itertools
 import json
 import threading
 from typing import Any

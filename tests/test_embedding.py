@@ -374,6 +374,18 @@ def test_a_row_whose_landmarks_were_all_cut_is_flagged():
     assert table.fell_back[PoolingMode.MEAN].tolist() == [False, False]
 
 
+def test_flags_stand_with_their_documents_when_a_batch_is_in_another_order():
+    # The longer text, which loses its landmark to the limit, goes through first.
+    table = embed_documents(
+        BagEncoder("a"),
+        documents("a", "aaaaa"),
+        parse_poolings("landmark"),
+        fixed(5),
+        max_length=6,
+    )
+    assert table.fell_back[PoolingMode.LANDMARK].tolist() == [False, True]
+
+
 def test_sentence_chunking_gives_a_landmark_a_sentence():
     given = [Document("two", "", "a b\n\nc d e"), Document("one", "", "f g h")]
     chunking = ChunkingConfig(ChunkingMode.SENTENCE)

@@ -32,6 +32,7 @@ __all__ = [
     "View",
     "chosen_layers",
     "decay_caption",
+    "narrow_view",
     "pick_second_encoder",
     "pick_single_landmarks",
     "pick_view",
@@ -134,14 +135,23 @@ def pick_view(encoder: Any) -> View:
             **state.RANDOM.widget(),
         )
     layers = chosen_layers(kinds, encoder.n_layers)
-    group, head = state.GROUP.get(), state.HEAD.get()
+    head = state.HEAD.get() if state.HEAD.get() >= 0 else None
+    return View(layers, head, _describe_view(kinds, layers, head))
+
+
+def narrow_view(view: View, profile: AttentionProfile, layers: tuple[int, ...]) -> View:
+    """Returns the view of those of its layers that were read."""
+    return View(layers, view.head, _describe_view(profile.layer_kinds, layers, view.head))
+
+
+def _describe_view(kinds: Sequence[LayerKind], layers: Sequence[int], head: int | None) -> str:
+    group = state.GROUP.get()
     if group == SINGLE:
         words = f"layer L{layers[0]} ({kinds[layers[0]].value})"
     else:
         kind = "local and global" if group == ALL else group
         words = f"mean of {len(layers)} {kind} layer{'s' * (len(layers) > 1)}"
-    words += ", mean over heads" if head < 0 else f", head H{head}"
-    return View(layers, None if head < 0 else head, words)
+    return words + (", mean over heads" if head is None else f", head H{head}")
 
 
 def chosen_layers(kinds: Sequence[LayerKind], n_layers: int) -> tuple[int, ...]:
@@ -153,7 +163,7 @@ def chosen_layers(kinds: Sequence[LayerKind], n_layers: int) -> tuple[int, ...]:
     """
     group = state.GROUP.get()
     if group == SINGLE:
-        return (min(state.LAYER.get(), n_layers - 1),)
+        return (state.LAYER.get(),) if state.LAYER.get() < n_layers else ()
     return tuple(i for i, kind in enumerate(kinds[:n_layers]) if group in (ALL, kind.value))
 
 
@@ -301,12 +311,16 @@ def read_second(
     show_forecast(encoder, layout, limits)
     other = replace(inputs, encoder=config, max_length=limit)
     profile = read_profile(other, encoder, layout, attention, f"Reading {config.name}")
+    layers = chosen_layers(encoder.layer_kinds, profile.n_layers)
+    if state.HEAD.get() >= encoder.n_heads:
+        layers = ()
     st.caption(
         f"{escape_markdown(config.name)} reads {layout.n_kept:,} tokens of its own vocabulary"
         + (f", {layout.n_cut:,} cut" if layout.n_cut else "")
         + ". Positions are counted in each encoder's own tokens."
+        + ("" if layers else " It has none of the chosen layers and heads, so it is not drawn.")
     )
-    return profile, chosen_layers(encoder.layer_kinds, profile.n_layers), config.name, "dashdot"
+    return profile, layers, config.name, "dashdot"
 
 
 def pick_second_encoder(limits: Limits) -> EncoderConfig | None:

@@ -96,7 +96,8 @@ def await_job(job: "Job[R]", label: str) -> R:
     Raises:
         Exception: whatever the call raised.
     """
-    if job.wait(PATIENCE_SECONDS if not job.control.done else 0.0):
+    waited = time.monotonic() - job.control.started
+    if job.wait(max(0.0, PATIENCE_SECONDS - waited)):
         return job.result()
 
     @st.fragment(run_every=POLL_SECONDS)

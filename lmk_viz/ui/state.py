@@ -162,7 +162,7 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(_name(name) for name in text.split("~"))
+    return tuple(dict.fromkeys(_name(name) for name in text.split("~")))
 
 
 def _share(text: str) -> float:

@@ -288,6 +288,17 @@ def test_side_bar_link_keeps_a_choice_there_and_back(visit):
     assert (there, page.locator(".lmk-doc .mark").count()) == ({"limit": "64", "g": "10"}, 5)
 
 
+def test_click_on_a_cell_of_the_head_map_chooses_its_layer_and_head(visit):
+    visit_ = visit("/Attention?limit=64").settle(FIGURE)
+    charts = visit_.page.get_by_test_id("stPlotlyChart")
+    heads = charts.filter(has_text="Layer by head")
+    cell = heads.locator(".scatterlayer .point").nth(2 * 12 + 5)
+    cell.scroll_into_view_if_needed()
+    box = cell.bounding_box()
+    visit_.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert visit_.wait_for_query(layers="single", layer="2", head="5")["limit"] == "64"
+
+
 def test_keyboard_moves_from_chunk_to_chunk(opened):
     page = opened(CHUNKS_OF_TEN).page
     page.locator(".lmk-doc .chunk").first.focus()

@@ -1,6 +1,5 @@
 """Pages run in this process, without a browser."""
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,12 @@ TIMEOUT_SECONDS = 120.0
 def quiet_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streamlit's data cache is emptied; the encoder stays loaded over all tests.
 
-    The warm-up would compile UMAP beside the tests, and change their warning filters.
+    The warm-up would compile UMAP beside the tests, and change their warning filters. Long
+    calls are waited for, so that no test sees their progress by accident.
     """
+    monkeypatch.setattr("lmk_viz.ui.jobs.PATIENCE_SECONDS", TIMEOUT_SECONDS)
     monkeypatch.setattr("lmk_viz.projection.warm_up", lambda: None)
     st.cache_data.clear()
-
-
-def _settle(at: AppTest) -> AppTest:
-    """Runs a page again while a long call of its own thread is under way."""
-    end = time.monotonic() + TIMEOUT_SECONDS
-    while any(button.label.startswith("Stop and show") for button in at.button):
-        assert time.monotonic() < end, "the page's long call did not end"
-        time.sleep(0.2)
-        at.run()
-    return at
-
-
-@pytest.fixture(scope="session")
-def settle() -> Callable[[AppTest], AppTest]:
-    """`settle(at)`: the page once its long call has ended."""
-    return _settle
 
 
 @pytest.fixture
@@ -61,6 +46,6 @@ def open_page() -> Callable[..., AppTest]:
             at.session_state[key] = value
         for name, value in (query or {}).items():
             at.query_params[name] = value
-        return _settle(at.run())
+        return at.run()
 
     return open_

@@ -49,6 +49,17 @@ def test_unusable_number_is_named_with_what_is_allowed(name, value, lowest):
         Limits.from_environment({name: value})
 
 
+def test_memory_is_given_in_gibibytes():
+    assert Limits.from_environment({"LMK_VIZ_MEMORY_GB": "1.5"}).memory_bytes == 3 * 2**29
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "much", "", "nan", "inf"])
+def test_unusable_memory_is_named_with_what_is_allowed(value):
+    message = f"LMK_VIZ_MEMORY_GB is {value!r}; allowed: a number over 0"
+    with pytest.raises(ValueError, match=message):
+        Limits.from_environment({"LMK_VIZ_MEMORY_GB": value})
+
+
 def test_real_environment_is_read_when_none_is_given(monkeypatch):
     monkeypatch.setenv("LMK_VIZ_MAX_DOCUMENTS", "7")
     assert Limits.from_environment().max_documents == 7

@@ -85,6 +85,9 @@ BAD = [
     ("layer", "-1"),
     ("head", "-2"),
     ("bins", "1025"),
+    ("axis", "depth"),
+    ("row", "first"),
+    ("docs", "one~"),
     ("single", "0--1"),
     ("single", "0-1-2-3-4"),
     ("poolings", "cls-nope"),
@@ -205,6 +208,10 @@ def test_sizes_that_repeat_in_the_url_are_taken_once():
     assert chosen(open_page({"gs": "8-16-8"}), state.GRANULARITIES) == (8, 16)
 
 
+def test_documents_that_repeat_in_the_url_are_taken_once():
+    assert chosen(open_page({"docs": "one~two~one"}), state.OTHERS) == ("one", "two")
+
+
 def test_change_of_a_widget_is_chosen():
     at = open_page()
     at.number_input[0].set_value(48).run()
@@ -252,6 +259,13 @@ def test_page_opened_without_its_settings_in_the_url_writes_them_again():
 
 def test_widget_shows_what_the_url_says():
     assert open_page({"g": "48"}).number_input[0].value == 48
+
+
+def test_widget_shows_what_a_new_link_says():
+    at = open_page()
+    at.number_input[0].set_value(48).run()
+    at.query_params["g"] = "96"
+    assert at.run().number_input[0].value == 96
 
 
 @pytest.mark.parametrize("runs", [1, 3])

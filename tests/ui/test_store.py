@@ -73,6 +73,18 @@ def test_number_of_results_stays_bounded_over_many_keys(store):
     assert anew.count("old") == 2
 
 
+def test_dropped_result_is_computed_again(store):
+    store.get("key", lambda: "old")
+    store.drop("key")
+    assert store.get("key", lambda: "new") == "new"
+
+
+def test_drop_leaves_the_other_results(store):
+    store.get("key", lambda: "old")
+    store.drop("another")
+    assert store.get("key", lambda: "new") == "old"
+
+
 def test_failure_reaches_the_caller_and_the_next_call_computes(store):
     def fail() -> None:
         raise ValueError("out of memory")
