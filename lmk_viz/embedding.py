@@ -178,6 +178,11 @@ def embed_documents(
         )
     of = {mode: groups[POOLINGS[mode].layout] for mode in modes}
     finite, unfit = _finite_rows({m: of[m].vectors[m] for m in modes}, [d.id for d in texts])
+    for row, layout in enumerate(next(iter(groups.values())).layouts):
+        if not layout.n_tokens and finite[row]:
+            # Such as zero-width characters alone: the vector would be of special tokens only.
+            finite[row] = False
+            unfit.append(Excluded(texts[row].id, "no token: the vocabulary has none of its text"))
     # Sentence chunking tokenises anew; a document's own length is that of its whole text.
     lengths = groups.get(LayoutKind.PLAIN, next(iter(groups.values())))
     marked = groups.get(LayoutKind.LANDMARK)

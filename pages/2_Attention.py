@@ -40,7 +40,7 @@ try:
     panels.document_receipt(inputs, encoder, layout, stats)
     views.show_forecast(encoder, layout, limits)
     profile = views.read_profile(inputs, encoder, layout, config, "Reading attention")
-    curves = [(profile, view.layers, "", None)]
+    curves: list[views.Drawn] = [(profile, view.layers, "", None)]
     if state.RANDOM.get():
         control = cache.get_random_encoder(inputs.encoder)
         curves.append(
@@ -51,12 +51,15 @@ try:
                 "dot",
             )
         )
-    second = views.pick_second_encoder(limits)
-    if second is not None:
-        curves.append(views.read_second(inputs, second, limits, config))
 except ValueError as error:
     show_error(error)
     st.stop()
+second = views.pick_second_encoder(limits)
+if second is not None:
+    try:
+        curves.append(views.read_second(inputs, second, limits, config))
+    except ValueError as error:
+        show_error(error)
 
 drawn = views.present(curves)
 if not drawn:
