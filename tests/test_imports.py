@@ -45,7 +45,7 @@ ALLOWED = {
         *("numpy", "torch", "transformers", "lmk_viz.config", "lmk_viz.forecast"),
     },
     "bench": {
-        *("numpy", "torch", "transformers", "tokenizers", "lmk_viz.attention"),
+        *("numpy", "psutil", "torch", "transformers", "tokenizers", "lmk_viz.attention"),
         *("lmk_viz.config", "lmk_viz.encoder"),
     },
     "loading": {
