@@ -38,6 +38,10 @@ TILE_BYTES = 16 * 2**20
 """Upper size of one float32 tile of rows (heads x queries x keys)."""
 
 
+MIN_TILE_WIDTH = 512
+"""Columns over which the queries of a local layer's tile are spread at least."""
+
+
 class RowReducer(Protocol):
     """Takes tiles of rows as they are computed, layer after layer."""
 
@@ -200,8 +204,8 @@ def _tiles(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yields first query, number of queries, first key and one past the last key of each tile.
 
-    A tile of a local layer holds the queries that lie within one window's width, so that few
-    of its keys are out of reach.
+    A tile of a local layer holds the queries that lie within a few windows' width: wide enough
+    that calls do not cost more than the work, narrow enough that few keys are out of reach.
     """
     if not isinstance(mask, LocalMask):
         size = max(1, TILE_BYTES // (heads * length * 4))
@@ -209,7 +213,7 @@ def _tiles(
             yield first, min(size, len(columns) - first), 0, length
         return
     places = columns.tolist()
-    width = max(64, mask.before + mask.after)
+    width = max(MIN_TILE_WIDTH, mask.before + mask.after)
     first = 0
     while first < len(places):
         start = max(0, places[first] - mask.before)

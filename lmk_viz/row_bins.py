@@ -87,7 +87,8 @@ class RowBins:
             self._map.append([])
         width = rows.shape[2]
         content = rows * self._content[start : start + width]
-        running = torch.nn.functional.pad(content.cumsum(dim=-1), (1, 0))  # (H, R, W + 1)
+        running = content.new_zeros(*content.shape[:2], width + 1)  # (H, R, W + 1)
+        torch.cumsum(content, dim=-1, out=running[..., 1:])
         at = (self._bin_places - start).clamp(0, width)
         mass = running[..., at].diff(dim=-1)  # (H, R, N)
         queries = self.queries[first : first + rows.shape[1]]
@@ -165,9 +166,10 @@ class RowBins:
             tenth = tenth + part * (running[..., border + 1] - running[..., border])
         centre = content @ rank.float() / (safe * last)
         # The running sum rises at text tokens alone, so half the mass is reached at one.
-        half = (running[..., 1:] < (0.5 - 1e-6) * total[..., None]).sum(dim=-1)
-        half = rank[half.clamp_max(width - 1)].float() / last
-        entropy = torch.special.entr(content).sum(dim=-1) / safe + safe.log()
+        half = torch.searchsorted(running, ((0.5 - 1e-6) * total)[..., None])[..., 0] - 1
+        half = rank[half.clamp(0, width - 1)].float() / last
+        # Faster than `entr`, and the floor keeps zero weights out of the sum all the same.
+        entropy = (content * content.clamp_min(1e-30).log_()).sum(dim=-1) / -safe + safe.log()
         entropy = entropy / math.log(n) if n > 1 else torch.ones_like(entropy)
         scalars = torch.stack([tenth / safe, centre, half, entropy], dim=-1)
         return torch.where(total[..., None] > 0, scalars, 0.0)

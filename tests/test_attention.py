@@ -337,8 +337,9 @@ def test_a_tile_holds_one_row_even_where_the_limit_is_smaller(build_model, monke
 
 @pytest.mark.parametrize(("name", "before", "after"), [("modernbert", 4, 4), ("qwen3_local", 4, 0)])
 def test_tiles_of_local_layers_hold_the_keys_in_reach_and_no_others(
-    name, before, after, build_model
+    name, before, after, build_model, monkeypatch
 ):
+    monkeypatch.setattr("lmk_viz.attention.MIN_TILE_WIDTH", 64)
     inputs, columns = make_batch("none", LONGER)
     rows, _, _ = capture_full(build_model(name), inputs, columns)
     last = LONGER[0]
@@ -351,7 +352,8 @@ def test_tiles_of_local_layers_hold_the_keys_in_reach_and_no_others(
     assert rows.spans[0, 0] == [(last, 0, last)]
 
 
-def test_far_apart_queries_of_a_local_layer_have_tiles_of_their_own(build_model):
+def test_far_apart_queries_of_a_local_layer_have_tiles_of_their_own(build_model, monkeypatch):
+    monkeypatch.setattr("lmk_viz.attention.MIN_TILE_WIDTH", 64)
     inputs, _ = make_batch("none", LONGER)
     columns = [torch.tensor([0, 70, 140, 141])]
     model = build_model("modernbert")
