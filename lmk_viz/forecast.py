@@ -25,8 +25,9 @@ __all__ = [
     "longest_fitting",
 ]
 
-TILE_ARRAYS = 6
-"""Arrays of a tile's size alive at once while rows are reduced."""
+TILE_ARRAYS = 9
+"""Arrays of a tile's size while rows are reduced: six alive at once, and about three's worth of
+holes, since glibc keeps freed pieces under 32 MiB in its heap."""
 WORKSPACE_BYTES = 16 * 2**20
 """Buffers of the matrix libraries, code read in late, and holes between the tensors."""
 CALIBRATION_TOKENS = 256
@@ -117,8 +118,11 @@ def _peak_bytes(shape: ModelShape, tokens: int, rows: int, tile_bytes: int) -> i
     # Rotation holds two more states for a moment, and so does the output, beside no tile.
     stages = [feed_forward, attention + max(tile, 2 * state)]
     if shape.layers_local and not shape.blocks_local:
-        # A Boolean mask of the whole map, and the kernel's copy in the states' own type.
-        stages.append(attention + 2 * state + (2 + value) * tokens * tokens)
+        # A Boolean mask of the whole map, kept throughout, which the kernel turns round and
+        # copies in the states' own type.
+        mask = tokens * tokens
+        stages = [stage + mask for stage in stages]
+        stages.append(attention + 2 * state + (2 + value) * mask)
     elif shape.layers_local:
         block = max(MIN_BLOCK, 2 * shape.window)
         reach = 2 * shape.window + block

@@ -159,20 +159,23 @@ class ModelFacts:
             layers_local=n_local,
             window=next((w for w in self.windows if w is not None), 0),
             hidden=self.embedding_dim,
-            intermediate=self._widest_linear(),
+            intermediate=self._feed_forward_width(),
             heads=self.n_heads,
             parameters=self.n_parameters - tables,
             bytes_per_value=torch.finfo(self.dtype).bits // 8,
         )
 
-    def _widest_linear(self) -> int:
-        """Returns the widest output of a linear layer inside the transformer layers."""
-        widths = [
-            module.out_features
-            for name, module in self.model.named_modules()
-            if isinstance(module, torch.nn.Linear) and "pooler" not in name
-        ]
-        return max(widths, default=self.embedding_dim)
+    def _feed_forward_width(self) -> int:
+        """Returns the width of a layer's feed-forward part, doubled where it is gated.
+
+        That is its widest linear layers, one that makes both halves or two side by side.
+        """
+        widths: dict[str, list[int]] = {}
+        for name, module in self.model.named_modules():
+            if isinstance(module, torch.nn.Linear) and "pooler" not in name:
+                widths.setdefault(name.rpartition(".")[0], []).append(module.out_features)
+        widest = max((max(group) for group in widths.values()), default=self.embedding_dim)
+        return max((sum(w for w in g if w == widest) for g in widths.values()), default=widest)
 
     def rope_frequencies(self) -> dict[str, NDArray[np.float64]]:
         """Returns the angles of the rotary positions in use, by kind of layer.

@@ -1,10 +1,11 @@
-"""Run as a program: peak memory of a forward with capture, beside its forecast, as JSON.
+"""Run as a program: peak memory of forwards with capture, beside their forecasts, as JSON.
 
-Usage: measure_memory.py KIND LENGTH...
+Usage: measure_memory.py LENGTH...
 """
 
 import ctypes
 import json
+import multiprocessing
 import re
 import sys
 from pathlib import Path
@@ -59,12 +60,10 @@ def run(model: torch.nn.Module, length: int) -> tuple[int, int]:
     return len(layout), len(reducer.queries)
 
 
-def main(kind: str, lengths: list[int]) -> None:
-    """Prints one JSON list: tokens, bytes forecast, bytes measured."""
-    torch.set_num_threads(1)
+def measure(kind: str, lengths: list[int]) -> list[tuple[int, int, int]]:
+    """Returns tokens, bytes forecast and bytes measured of each length."""
     torch.manual_seed(0)
-    config = CONFIGS[kind]
-    model = AutoModel.from_config(config, attn_implementation=ATTENTION_NAME)
+    model = AutoModel.from_config(CONFIGS[kind], attn_implementation=ATTENTION_NAME)
     model.eval().requires_grad_(False)
     shape = ModelFacts(model, kind).shape
     run(model, 256)
@@ -77,8 +76,13 @@ def main(kind: str, lengths: list[int]) -> None:
         measured = status_bytes("VmHWM") - before
         forecast = forecast_run(shape, MachineSpeed(1e9, 1e9), tokens, rows, TILE_BYTES)
         found.append((tokens, forecast.peak_bytes, measured))
-    print(json.dumps(found))  # noqa: T201
+    return found
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [int(length) for length in sys.argv[2:]])
+    torch.set_num_threads(1)
+    chosen = [int(length) for length in sys.argv[1:]]
+    # A child for each, since what one model leaves in the heap would count for the next.
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        found = pool.starmap(measure, [(kind, chosen) for kind in CONFIGS], chunksize=1)
+    print(json.dumps(dict(zip(CONFIGS, found, strict=True))))  # noqa: T201

@@ -71,7 +71,7 @@ def feed(layout, rows, tile, config, layers=1):
     return reducer
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 23, 40])
+@pytest.mark.parametrize("n", [1, 2, 7, 10, 23, 40, 90])
 @pytest.mark.parametrize("tile", [1, 2, 100])
 def test_bins_of_whole_rows_equal_loops(n, tile):
     layout = toy_layout(n)
@@ -177,6 +177,24 @@ def test_an_even_row_has_the_scalars_of_even_attention():
         "entropy": 1.0,
     }
     np.testing.assert_allclose(scalars, [expected[name] for name in SCALARS], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([1.0, 0, 0, 0, 0], [0.5, 0, 0, 0]),
+        ([0.0, 0, 0, 0, 3], [0, 1, 1, 0]),
+        ([0.0, 1, 0, 1, 0], [0, 0.5, 0.25, np.log(2) / np.log(5)]),
+        ([0.0, 0, 0, 0, 0], [0, 0, 0, 0]),
+        ([0.5], [0.1, 0, 0, 1]),
+    ],
+    ids=["all on the first", "all on the last", "two places", "no mass", "one token"],
+)
+def test_scalars_of_simple_rows_are_as_worked_out_by_hand(row, expected):
+    layout = toy_layout(len(row), kind=LayoutKind.PLAIN)  # CLS t ... t SEP
+    rows = torch.tensor([[[0.0, *row, 0.0]]])
+    got = feed(layout, rows, 1, AttentionConfig()).rows(1)[PoolingMode.CLS].scalars[0, 0]
+    np.testing.assert_allclose(got, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 6, 7, 100, 8192])
