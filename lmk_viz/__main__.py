@@ -201,6 +201,7 @@ def attention(
     document = read_document(file)
     model = _load(encoder, device)
     made = model.layout(document.text, layout, chunking, max_length)
+    model.check_memory(len(made), 1 + made.n_landmarks)
     profile = model.attention_profile(made, config, _progress_by_layer(model.n_layers))
     if as_json:
         _print_json(

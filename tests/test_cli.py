@@ -632,3 +632,15 @@ def test_a_reader_that_goes_away_is_no_error():
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_text_that_does_not_fit_into_memory_is_one_line_with_a_length_that_does(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr("lmk_viz.encoder.free_memory", lambda device, limit: 18 * 2**20)
+    text = Path(__file__).resolve().parent.parent / "sample_docs" / "rate_limiter.md"
+    assert main(["attention", str(text), "--json"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+    assert "tokens fit: set the length limit to that" in told.err
