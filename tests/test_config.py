@@ -228,7 +228,7 @@ def test_text_and_member_make_the_same_settings():
 
 
 def test_the_defaults_are_those_of_the_method():
-    # method.md section 3: the README example infers at 32, fine-tuning draws from the set.
+    # The README example infers at 32, fine-tuning draws from the set.
     made = ChunkingConfig()
     assert (made.mode, made.granularity, made.granularities, made.per_chunk, made.close_tail) == (
         ChunkingMode.FIXED,

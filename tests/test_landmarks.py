@@ -31,7 +31,7 @@ from lmk_viz.landmarks import (
 THREES_CLOSED = ChunkingConfig(granularity=3, close_tail=True)
 
 
-# method.md section 5: toy ids CLS 1, SEP 2, content c, g = 3.
+# Reference cases of the method: toy ids CLS 1, SEP 2, content c, g = 3.
 @pytest.mark.parametrize(
     ("n", "max_length", "expected", "landmarks", "tail", "cut"),
     [
@@ -142,7 +142,7 @@ def test_closing_the_tail_trades_content_for_the_last_landmark(n, max_length, cl
     assert drawing(layout) == closed
 
 
-# method.md section 4.
+# The budget of the length limit, worked out by hand.
 BUDGETS = [
     # max_len, g, whole content, its landmarks, over-long: landmarks, content, tail
     (512, 32, 495, 16, 15, 496, 16),

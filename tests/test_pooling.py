@@ -33,7 +33,7 @@ def toy_layout(n, config, max_length=None, special=SPECIAL):
     return build_layout(toy_tokens(n), special, kind, THREES, max_length)
 
 
-# method.md sections 5 and 7.
+# Reference cases of the method and its baselines.
 @pytest.mark.parametrize(
     ("config", "n", "max_length", "positions", "fell_back"),
     [
@@ -82,7 +82,7 @@ def test_the_authors_training_would_not_fall_back_and_neither_does_a_closed_tail
 
 @pytest.mark.parametrize("n", [1, 2, 3], ids=str)
 def test_landmark_reads_the_final_separator_alone_where_the_text_fits_one_chunk(n):
-    # method.md section 2: up to g tokens LMK is "pool the final SEP", input included.
+    # Up to g tokens LMK is "pool the final SEP", input included.
     landmark, plain = toy_layout(n, LANDMARK), toy_layout(n, CLS)
     assert landmark.input_ids.tolist() == plain.input_ids.tolist()
     assert read_positions(landmark, LANDMARK).positions.tolist() == [plain.separator_position]

@@ -1,4 +1,4 @@
-"""The distance kernel of rotary positions, against the hand-worked table of method.md."""
+"""The distance kernel of rotary positions, against the hand-worked table."""
 
 import numpy as np
 import pytest
