@@ -53,7 +53,7 @@ def word_tokens(text: str) -> Tokens:
 
 
 def drawing(layout: Layout) -> str:
-    """The input as method.md writes it: special ids, and content from id 10 up as `c`."""
+    """The input as reference cases are written: special ids, and content from id 10 up as `c`."""
     letters = ["c" if i >= 10 else str(i) for i in layout.input_ids.tolist()]
     return " ".join(
         "".join(group) if kind else " ".join(group)
