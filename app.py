@@ -8,6 +8,40 @@ from lmk_viz.ui import cache, panels
 from lmk_viz.ui.controls import pick_inputs
 from lmk_viz.ui.messages import show_error
 
+TOUR = (
+    (
+        "pages/1_Landmarks.py",
+        "**1 · See the landmarks** of a story, one behind every 32 tokens",
+        ":material/anchor:",
+        {"doc": "the_weighbridge", "g": "32"},
+    ),
+    (
+        "pages/1_Landmarks.py",
+        "**2 · Make the chunks larger** and watch a tail without a landmark grow",
+        ":material/content_cut:",
+        {"doc": "the_weighbridge", "g": "32", "compare": "1", "g2": "256"},
+    ),
+    (
+        "pages/2_Attention.py",
+        "**3 · Where does CLS look?** Its attention against the mean of the landmarks",
+        ":material/visibility:",
+        {"doc": "the_weighbridge", "g": "32"},
+    ),
+    (
+        "pages/2_Attention.py",
+        "**4 · Is it learned?** The same curves with random weights beside them",
+        ":material/casino:",
+        {"doc": "the_weighbridge", "g": "32", "random": "1"},
+    ),
+    (
+        "pages/3_Embedding_map.py",
+        "**5 · Does it matter?** 72 documents on eight topics under three poolings",
+        ":material/scatter_plot:",
+        {"poolings": "cls-mean-landmark"},
+    ),
+)
+"""Page, words, icon and settings of each step."""
+
 panels.begin_page(
     "What does a document's vector remember?",
     "An encoder gives every token a state; **pooling** decides which states become the one "
@@ -56,36 +90,8 @@ st.caption(
 panels.show_badge(encoder.trained_for, [p.mode for p in poolings])
 
 st.subheader("A tour in five steps", anchor=False)
-st.page_link(
-    "pages/1_Landmarks.py",
-    label="**1 · See the landmarks** of a story, one behind every 32 tokens",
-    icon=":material/anchor:",
-    query_params={"doc": "the_weighbridge", "g": "32"},
-)
-st.page_link(
-    "pages/1_Landmarks.py",
-    label="**2 · Make the chunks larger** and watch a tail without a landmark grow",
-    icon=":material/content_cut:",
-    query_params={"doc": "the_weighbridge", "g": "32", "compare": "1", "g2": "256"},
-)
-st.page_link(
-    "pages/2_Attention.py",
-    label="**3 · Where does CLS look?** Its attention against the mean of the landmarks",
-    icon=":material/visibility:",
-    query_params={"doc": "the_weighbridge", "g": "32"},
-)
-st.page_link(
-    "pages/2_Attention.py",
-    label="**4 · Is it learned?** The same curves with random weights beside them",
-    icon=":material/casino:",
-    query_params={"doc": "the_weighbridge", "g": "32", "random": "1"},
-)
-st.page_link(
-    "pages/3_Embedding_map.py",
-    label="**5 · Does it matter?** 72 documents on eight topics under three poolings",
-    icon=":material/scatter_plot:",
-    query_params={"poolings": "cls-mean-landmark"},
-)
+for page, label, icon, settings in TOUR:
+    st.page_link(page, label=label, icon=icon, query_params=settings)
 panels.show_downloads(
     "segments",
     panels.segment_frame(result),

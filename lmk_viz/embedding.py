@@ -1,5 +1,6 @@
 """Embedding a corpus: batches by length, several poolings from one pass, nothing lost."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,10 @@ class EmbeddingTable:
         """Returns a digest of the vectors and labels, every byte of them."""
         return digest(
             [(d.id, d.label) for d in self.documents],
-            *((mode.value, v.shape, v.tobytes().hex()) for mode, v in self.vectors.items()),
+            *(
+                (mode.value, v.shape, hashlib.sha256(v.tobytes()).hexdigest())
+                for mode, v in self.vectors.items()
+            ),
         )
 
     def to_frame(self, with_vectors: bool = True) -> pd.DataFrame:

@@ -510,9 +510,8 @@ def _cut(
             np.append(index[: max_length - 1], _NO_TOKEN),
             np.append(role[: max_length - 1], _SEPARATOR),
         )
-    kept = slice(0, max_length)
-    if not close_tail or role[max_length - 1] == _LANDMARK:
-        return index[kept], role[kept]
+    if not close_tail:
+        return index[:max_length], role[:max_length]
     if role[max_length - 2] == _LANDMARK:
         # One lone token would be all the last chunk has room for; its landmark has none.
         return index[: max_length - 1], role[: max_length - 1]

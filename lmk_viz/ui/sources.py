@@ -1,5 +1,8 @@
 """Where texts come from: samples, pasted text, uploads."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import streamlit as st
 
 from lmk_viz.corpus import TABLE_SUFFIXES, Corpus, corpus_from_bytes
@@ -9,6 +12,8 @@ from lmk_viz.ui.limits import Limits
 from lmk_viz.ui.messages import show_error, stop_with
 
 __all__ = ["pick_corpus", "pick_document"]
+
+T = TypeVar("T")
 
 MAX_PASTED = 1_200_000
 UPLOAD_MEGABYTES = 10
@@ -58,17 +63,38 @@ def _pasted_document() -> Document:
 
 
 def _uploaded_document() -> Document:
-    file = st.file_uploader("A text file in UTF-8", type=None, max_upload_size=10, key="_upload")
-    if file is not None:
-        try:
-            st.session_state[_UPLOAD] = document_from_bytes(file.getvalue(), file.name)
-        except ValueError as error:
-            show_error(error)
-            st.stop()
-    document: Document | None = st.session_state.get(_UPLOAD)
+    document = _upload("A text file in UTF-8", None, "_upload", _UPLOAD, document_from_bytes)
     if document is None:
         stop_with("Choose a text file above, or a sample in the side bar.")
     return document
+
+
+def _upload(
+    label: str,
+    types: list[str] | None,
+    key: str,
+    kept: str,
+    read: Callable[[bytes, str], T],
+) -> T | None:
+    """Draws an uploader and returns what was read last, also after the widget forgot its file.
+
+    Args:
+        label: of the widget.
+        types: file endings that are taken; None takes any.
+        key: of the widget.
+        kept: session key of what was read.
+        read: takes content and name; raises ValueError for what it cannot read, which ends
+            the page with a message.
+    """
+    file = st.file_uploader(label, type=types, max_upload_size=UPLOAD_MEGABYTES, key=key)
+    if file is not None:
+        try:
+            st.session_state[kept] = read(file.getvalue(), file.name)
+        except ValueError as error:
+            show_error(error)
+            st.stop()
+    found: T | None = st.session_state.get(kept)
+    return found
 
 
 def pick_corpus(limits: Limits) -> Corpus:
@@ -82,19 +108,13 @@ def pick_corpus(limits: Limits) -> Corpus:
     )
     if chosen == BUNDLED:
         return cache.get_sample_corpus()
-    file = st.file_uploader(
+    corpus = _upload(
         f"A table ({', '.join(TABLE_SUFFIXES)}) with a column text, and id, title, label if any",
-        type=[suffix[1:] for suffix in TABLE_SUFFIXES],
-        max_upload_size=UPLOAD_MEGABYTES,
-        key="_corpus_upload",
+        [suffix[1:] for suffix in TABLE_SUFFIXES],
+        "_corpus_upload",
+        _CORPUS_UPLOAD,
+        corpus_from_bytes,
     )
-    if file is not None:
-        try:
-            st.session_state[_CORPUS_UPLOAD] = corpus_from_bytes(file.getvalue(), file.name)
-        except ValueError as error:
-            show_error(error)
-            st.stop()
-    corpus: Corpus | None = st.session_state.get(_CORPUS_UPLOAD)
     if corpus is None:
         stop_with("Choose a table above, or the bundled corpus in the list.")
     if len(corpus) > limits.max_documents:
