@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lmk_viz import __main__ as cli
 from lmk_viz.__main__ import main
+from lmk_viz.cli import documents as document_verbs
+from lmk_viz.cli.options import build_chunking
+from lmk_viz.config import AttentionConfig
 from lmk_viz.documents import SAMPLE_FOLDER
 from lmk_viz.encoder import Encoder
 from lmk_viz.pooling import parse_poolings
@@ -101,7 +103,7 @@ def test_landmarks_stand_where_it_says_they_stand(run, text_file):
 
 def test_landmarks_are_those_of_the_library(run, text_file, default_encoder):
     found = run("landmarks", text_file, "--granularity", 4, "--max-length", 12, tiny=False)
-    layout = default_encoder.layout(TEXT, chunking=cli.build_chunking(4), max_length=12)
+    layout = default_encoder.layout(TEXT, chunking=build_chunking(4), max_length=12)
     assert {name: found[name] for name in layout.to_dict()} == layout.to_dict()
 
 
@@ -215,8 +217,8 @@ def test_attention_says_what_the_encoder_was_trained_for_and_what_was_cut(profil
 
 
 def test_attention_rows_are_those_of_the_library(profile, default_encoder):
-    layout = default_encoder.layout(TEXT, chunking=cli.build_chunking(5))
-    own = default_encoder.attention_profile(layout, cli.AttentionConfig(bins=6)).to_dict()
+    layout = default_encoder.layout(TEXT, chunking=build_chunking(5))
+    own = default_encoder.attention_profile(layout, AttentionConfig(bins=6)).to_dict()
     np.testing.assert_allclose(
         [row["weights"] for row in rows_of(profile)],
         [row["weights"] for row in rows_of(own)],
@@ -288,7 +290,7 @@ def test_embedded_vectors_are_those_of_the_library(run, corpus_file, tmp_path, t
     frame = pd.read_parquet(target)
     encoder = Encoder.from_pretrained(str(tiny_folder))
     for pooling in parse_poolings("every_k,multi_cls"):
-        own = encoder.encode(["Yes!"], pooling, cli.build_chunking(3))[0]
+        own = encoder.encode(["Yes!"], pooling, build_chunking(3))[0]
         np.testing.assert_allclose(frame[pooling.mode.value].iloc[2], own, rtol=0, atol=1e-5)
 
 
@@ -547,7 +549,7 @@ def test_a_message_of_several_lines_is_said_in_one(capsys, monkeypatch, text_fil
     def fail(*_: object) -> None:
         raise ValueError("first\n\n  second\tthird")
 
-    monkeypatch.setattr(cli, "_load", fail)
+    monkeypatch.setattr(document_verbs, "load_encoder", fail)
     assert main(["landmarks", str(text_file)]) == 2
     assert capsys.readouterr().err == "lmk_viz: error: first second third\n"
 
@@ -556,7 +558,7 @@ def test_an_interrupt_ends_with_status_130(capsys, monkeypatch, text_file):
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_load", fail)
+    monkeypatch.setattr(document_verbs, "load_encoder", fail)
     assert main(["landmarks", str(text_file)]) == 130
     assert capsys.readouterr() == ("", "lmk_viz: error: stopped\n")
 

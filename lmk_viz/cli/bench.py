@@ -1,0 +1,64 @@
+"""The benchmarks: speed and memory, side by side in one run."""
+
+from typing import Annotated
+
+import typer
+
+from lmk_viz.cli.options import (
+    JsonOption,
+    print_json,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Measure speed and memory, side by side in one run.")
+
+
+@app.command("attention")
+def bench_attention_command(
+    shape: Annotated[
+        str, typer.Option("--shape", help="modernbert-base, or tiny to try it out.")
+    ] = "modernbert-base",
+    tokens: Annotated[int, typer.Option("--tokens", help="For capture and eager.")] = 2048,
+    long_tokens: Annotated[
+        int, typer.Option("--long-tokens", help="For our forward against stock SDPA.")
+    ] = 8192,
+    longest_tokens: Annotated[
+        int | None, typer.Option("--longest-tokens", help="One more capture at this length.")
+    ] = None,
+    granularity: Annotated[int, typer.Option("--granularity")] = 32,
+    repeats: Annotated[int, typer.Option("--repeats", help="Timed runs at --tokens.")] = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """Row capture against plain, eager and stock forwards, on random weights."""
+    from lmk_viz.bench import AttentionBench, bench_attention
+
+    settings = AttentionBench(shape, tokens, long_tokens, longest_tokens, granularity, repeats)
+    result = bench_attention(settings, lambda what: typer.echo(what, err=True))
+    if as_json:
+        print_json(result)
+        return
+    for name in ("memory_ratio", "time_ratio", "forward_speedup", "peak_rss_gib"):
+        value = result[name]
+        typer.echo(f"{name:<24}" + ("-" if value is None else f"{value:.3f}"))
+    for name, value in (*result["absolute"].items(), *result.get("longest", {}).items()):
+        typer.echo(
+            f"  {name:<22}{value:,.3f}" if isinstance(value, float) else f"  {name:<22}{value:,}"
+        )
+
+
+@app.command("forecast")
+def bench_forecast_command(as_json: JsonOption = False) -> None:
+    """What a long run is forecast to take against what it takes, three shapes by three lengths."""
+    from lmk_viz.bench import bench_forecast
+
+    rows = bench_forecast(report=lambda what: typer.echo(what, err=True))
+    if as_json:
+        print_json({"rows": rows})
+        return
+    for row in rows:
+        typer.echo(
+            f"{row['shape']:<18}{row['tokens']:>7,}  {row['forecast_seconds']:8.2f} s forecast, "
+            f"{row['seconds']:8.2f} s ({row['seconds_ratio']:.2f})  {row['forecast_mib']:8.0f} MiB "
+            f"forecast, {row['mib']:8.0f} MiB ({row['memory_ratio'] or 0:.2f})"
+        )

@@ -1,0 +1,148 @@
+"""What verbs share: their options, the encoder they load, progress and the JSON they print."""
+
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig, LayoutKind
+
+__all__ = [
+    "DeviceOption",
+    "EncoderOption",
+    "JsonOption",
+    "LayoutOption",
+    "MaxLengthOption",
+    "build_chunking",
+    "load_encoder",
+    "print_json",
+    "progress_by_layer",
+    "show_progress",
+    "takes_chunking",
+]
+
+EncoderOption = Annotated[
+    str, typer.Option("--encoder", help="'default' (offline), a hub id, or a local folder.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, mps, cuda, cuda:1, ...")]
+GranularityOption = Annotated[
+    int | None, typer.Option("--granularity", help="Fixed chunking: tokens a chunk (32).")
+]
+VariableOption = Annotated[
+    str | None,
+    typer.Option("--variable", help="Variable chunking: sizes to draw from, as 32,64,128,256."),
+]
+PerChunkOption = Annotated[
+    bool, typer.Option("--per-chunk", help="Variable: draw for every chunk, not once a text.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Variable: of the draw.")]
+SentenceOption = Annotated[bool, typer.Option("--sentence", help="Sentence chunking.")]
+LanguageOption = Annotated[
+    str | None, typer.Option("--language", help="Sentence: ISO 639 code; else by script.")
+]
+CapOption = Annotated[int, typer.Option("--sentence-cap", help="Sentence: longest chunk.")]
+CloseTailOption = Annotated[
+    bool, typer.Option("--close-tail", help="Give the last kept chunk its landmark when cut.")
+]
+MaxLengthOption = Annotated[
+    int | None, typer.Option("--max-length", help="Longest input in tokens; else the encoder's.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+LayoutOption = Annotated[
+    LayoutKind, typer.Option("--layout", help="plain: [CLS] text [SEP], without landmarks.")
+]
+
+
+def build_chunking(
+    granularity: GranularityOption = None,
+    variable: VariableOption = None,
+    per_chunk: PerChunkOption = False,
+    seed: SeedOption = 0,
+    sentence: SentenceOption = False,
+    language: LanguageOption = None,
+    sentence_cap: CapOption = 256,
+    close_tail: CloseTailOption = False,
+) -> ChunkingConfig:
+    """Returns the chunking that the options name.
+
+    Raises:
+        ValueError: when they name more than one mode, or a value is out of range.
+    """
+    given = [
+        name
+        for name, is_given in (
+            ("--granularity", granularity is not None),
+            ("--variable", variable is not None),
+            ("--sentence", sentence),
+        )
+        if is_given
+    ]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} came together; give one of them.")
+    shared: dict[str, Any] = {"seed": seed, "close_tail": close_tail, "sentence_cap": sentence_cap}
+    if variable is not None:
+        try:
+            sizes = tuple(int(size) for size in variable.split(",") if size.strip())
+        except ValueError as error:
+            raise ValueError(
+                f"--variable is {variable!r}; give whole numbers separated by commas, "
+                "such as 32,64,128,256."
+            ) from error
+        return ChunkingConfig(
+            ChunkingMode.VARIABLE, granularities=sizes, per_chunk=per_chunk, **shared
+        )
+    if sentence:
+        return ChunkingConfig(ChunkingMode.SENTENCE, language=language, **shared)
+    if granularity is not None:
+        shared["granularity"] = granularity
+    return ChunkingConfig(**shared)
+
+
+def takes_chunking(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns the command with the options of `build_chunking` in place of `chunking`."""
+    options = inspect.signature(build_chunking).parameters
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        chosen = {name: values.pop(name) for name in options}
+        command(chunking=build_chunking(**chosen), **values)
+
+    own = inspect.signature(command).parameters.values()
+    parameters = [p for p in own if p.name != "chunking"]
+    with_options.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [p.replace(kind=p.KEYWORD_ONLY) for p in (*parameters, *options.values())]
+    )
+    return with_options
+
+
+def load_encoder(name: str, device: str) -> Any:
+    """Returns the encoder of a name."""
+    from lmk_viz.encoder import Encoder
+
+    return Encoder.from_pretrained(EncoderConfig(name, device=device))
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Prints one JSON object on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def show_progress(verb: str) -> Callable[[int, int], None]:
+    """Returns a callback that rewrites one line on a terminal, and is silent elsewhere."""
+
+    def show(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if done == total else ""
+            typer.echo(f"\r{verb} {done}/{total}{end}", err=True, nl=False)
+
+    return show
+
+
+def progress_by_layer(layers: int) -> Callable[[int], None]:
+    """Returns a callback that counts layers."""
+    show = show_progress("layer")
+    return lambda layer: show(layer + 1, layers)

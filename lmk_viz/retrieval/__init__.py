@@ -1,0 +1,1 @@
+"""Retrieval: data sets, metrics, evaluation of poolings."""

@@ -1,0 +1,1 @@
+"""Training: data, losses, the loop, the recipe of the bundled family."""
