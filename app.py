@@ -87,7 +87,7 @@ st.caption(
     "left to right is a vector that forgets the end; every k-th token is the control that is "
     f"spread out without a landmark. One document, so no interval.{cut}"
 )
-panels.show_badge(encoder.trained_for, [p.mode for p in poolings])
+panels.show_badge(encoder, [p.mode for p in poolings])
 
 st.subheader("A tour in five steps", anchor=False)
 for page, label, icon, settings in TOUR:

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from lmk_viz.cli import bench, corpora, documents, encoders
+from lmk_viz.cli import bench, corpora, documents, encoders, maps, probes, retrieval, training
 
 INTERRUPTED = 130
 """Exit status that typer gives for an interrupt, as shells do."""
@@ -21,9 +21,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (documents, corpora, encoders):
+for group in (documents, corpora, encoders, maps, retrieval, training):
     app.add_typer(group.app)
 app.add_typer(bench.app, name="bench")
+app.add_typer(probes.app, name="probe")
 
 
 def main(arguments: list[str] | None = None) -> int:

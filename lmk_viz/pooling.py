@@ -39,6 +39,8 @@ class Pooling:
     """Input positions that the vector is read from; empty means there are none."""
     reduce: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     """(token_embeddings (B, T, D), mask (B, T)) -> (B, D)."""
+    needs_latents: bool = False
+    """States pass through the encoder's own latent attention first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +109,9 @@ POOLINGS: Mapping[PoolingMode, Pooling] = MappingProxyType(
         ),
         PoolingMode.LANDMARK: Pooling(
             LayoutKind.LANDMARK, lambda layout, _: layout.landmark_positions, masked_mean
+        ),
+        PoolingMode.LATENT_ATTENTION: Pooling(
+            LayoutKind.PLAIN, _all_positions, masked_mean, needs_latents=True
         ),
     }
 )
@@ -179,6 +184,7 @@ def pool(
     mask: torch.Tensor,
     mode: PoolingMode | str = PoolingMode.LANDMARK,
     normalize: bool = False,
+    latents: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Returns one vector a row.
 
@@ -187,11 +193,21 @@ def pool(
         mask: the positions that this pooling reads, from `pool_mask`, shape (B, T).
         mode: the pooling.
         normalize: scale each vector to length 1.
+        latents: the encoder's latent attention, (B, T, D) -> (B, T, D); read by the pooling
+            that needs it and by no other.
 
     Returns:
         Embeddings, shape (B, D), float32.
+
+    Raises:
+        ValueError: when latent attention is asked for and there is none.
     """
-    embeddings = POOLINGS[PoolingMode(mode)].reduce(token_embeddings, mask)
+    pooling = POOLINGS[PoolingMode(mode)]
+    if pooling.needs_latents:
+        if latents is None:
+            raise ValueError(f"{PoolingMode(mode).value} needs the layer it was trained with.")
+        token_embeddings = latents(token_embeddings)
+    embeddings = pooling.reduce(token_embeddings, mask)
     if normalize:
         # The floor keeps a zero vector zero instead of making it NaN.
         embeddings = embeddings / embeddings.norm(dim=1, keepdim=True).clamp_min(1e-12)

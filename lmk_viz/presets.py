@@ -2,11 +2,24 @@
 
 from dataclasses import dataclass
 
-from lmk_viz.config import PoolingMode
+from lmk_viz.config import DEFAULT_ENCODER, PoolingMode
 
-__all__ = ["DEFAULT_NAME", "PRESETS", "Preset", "find_preset"]
+__all__ = [
+    "DEFAULT_NAME",
+    "MINILM_NAME",
+    "PRESETS",
+    "Preset",
+    "canonical_name",
+    "find_preset",
+    "member_name",
+]
 
-DEFAULT_NAME = "default"
+DEFAULT_NAME = DEFAULT_ENCODER
+MINILM_NAME = "all-minilm-l6-v2"
+"""The encoder that the family's backbone was made from, offline from a package of its own."""
+OFFLINE_NAMES = (DEFAULT_NAME, MINILM_NAME)
+BACKBONE = "backbone"
+"""What a family without its variants is called: `lmk-mini-backbone`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,22 +27,43 @@ class Preset:
     """One encoder on offer."""
 
     name: str
-    """What `EncoderConfig.name` takes: `default`, or a hub id."""
+    """What `EncoderConfig.name` takes: an offline name, or a hub id."""
     title: str
     trained_for: PoolingMode | None
     """The pooling its embeddings were trained with; None for a bare language model."""
     positions: str
     note: str
+    variants: tuple[PoolingMode, ...] = ()
+    """Of a family: the poolings that have a variant of their own."""
 
     @property
     def is_offline(self) -> bool:
         """Whether it comes with the installation."""
-        return self.name == DEFAULT_NAME
+        return self.name in OFFLINE_NAMES
+
+    @property
+    def trained_poolings(self) -> tuple[PoolingMode, ...]:
+        """All poolings that it was trained with."""
+        return self.variants or ((self.trained_for,) if self.trained_for else ())
 
 
 PRESETS = (
     Preset(
         DEFAULT_NAME,
+        "lmk-mini: one variant a pooling (offline)",
+        None,
+        "rotary, 8,192",
+        "6 layers, 22.4 M parameters; the project's own family, made from all-MiniLM-L6-v2.",
+        variants=(
+            PoolingMode.CLS,
+            PoolingMode.MEAN,
+            PoolingMode.LANDMARK,
+            PoolingMode.EVERY_K,
+            PoolingMode.LATENT_ATTENTION,
+        ),
+    ),
+    Preset(
+        MINILM_NAME,
         "all-MiniLM-L6-v2 (offline)",
         PoolingMode.MEAN,
         "absolute, 512",
@@ -97,7 +131,7 @@ PRESETS = (
         "all-MiniLM-L6-v2 (hub)",
         PoolingMode.MEAN,
         "absolute, 512",
-        "The same weights as the offline default.",
+        "The same weights as the offline all-minilm-l6-v2.",
     ),
 )
 
@@ -105,3 +139,23 @@ PRESETS = (
 def find_preset(name: str) -> Preset | None:
     """Returns the preset of this name, if there is one."""
     return next((preset for preset in PRESETS if preset.name == name), None)
+
+
+def canonical_name(name: str) -> str:
+    """Returns the one spelling of an encoder's name.
+
+    Example:
+        >>> canonical_name("default"), canonical_name("acme/one")
+        ('lmk-mini', 'acme/one')
+    """
+    return DEFAULT_NAME if name == "default" else name
+
+
+def member_name(family: str, member: PoolingMode | str = BACKBONE) -> str:
+    """Returns the name of one member of a family, by default of its backbone.
+
+    Example:
+        >>> member_name("lmk-mini"), member_name("lmk-mini", PoolingMode.EVERY_K)
+        ('lmk-mini-backbone', 'lmk-mini-every_k')
+    """
+    return f"{canonical_name(family).rstrip('/')}-{member}"

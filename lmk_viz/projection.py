@@ -1,38 +1,34 @@
-"""Vectors on a plane, and the numbers that say what such a map can be trusted for."""
+"""Vectors on a plane: UMAP, PCA and t-SNE, with few documents and copies handled."""
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmk_viz.config import PoolingMode, ProjectionConfig, ProjectionMethod
-from lmk_viz.similarity import cos_sim
+from lmk_viz.config import ProjectionConfig, ProjectionMethod
 
-__all__ = [
-    "MIN_UMAP",
-    "SMALL_N",
-    "Estimate",
-    "MapPanel",
-    "Projection",
-    "align_points",
-    "layout_trustworthiness",
-    "map_panels",
-    "neighbour_purity",
-    "project",
-    "warm_up",
-]
+__all__ = ["MIN_UMAP", "SMALL_N", "Projection", "project", "warm_up"]
 
 MIN_UMAP = 4
-"""UMAP fails or means nothing below four distinct documents."""
+"""UMAP and t-SNE fail or mean nothing below four distinct documents."""
 SMALL_N = 15
 """Below this many distinct documents PCA is the default."""
+SETTLE_EPOCHS = 200
+"""Of UMAP from a given start; its own number for a fresh one is 500 up to 10,000 rows."""
+SETTLE_RATE = 0.03
+"""Learning rate of UMAP from a given start; its own is 1. In small steps points move where
+their neighbours draw them, and not across the map by chance."""
+REUSE_FROM = 4096
+"""UMAP keeps a neighbour graph that can be handed on from so many rows."""
 
 # Numba's threading layer aborts the process when two threads enter it on some platforms.
 _umap_lock = threading.Lock()
+
+Place = Callable[[NDArray[np.floating]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,87 +38,41 @@ class Projection:
     points: NDArray[np.float64] | None
     """Shape (N, 2); None where there are too few distinct documents to draw."""
     method: ProjectionMethod
-    """What was used: UMAP or PCA."""
+    """What was used: UMAP, PCA or t-SNE."""
     config: ProjectionConfig
     n_neighbors: int | None
-    """Of UMAP, after lowering it to the number of documents."""
+    """Of UMAP, and t-SNE's perplexity, after lowering it to the number of documents."""
     n_distinct: int
     copies: NDArray[np.int64]
     """How many documents share each document's vector, itself included, shape (N,)."""
     notes: tuple[str, ...] = field(default=())
     """What a reader has to know: fallbacks and limits."""
+    place: Place | None = None
+    """Puts further vectors (M, D) of the same space into the layout as it stands, (M, 2);
+    None where nothing is drawn, and for t-SNE, which cannot."""
+    neighbours: Any = None
+    """UMAP's neighbour graph, for another layout of the same rows; None for small tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its bootstrap interval and its chance level."""
-
-    value: float
-    low: float
-    high: float
-    chance: float
-    k: int
-    """Neighbours looked at."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MapPanel:
-    """One pooling's map and what it can be trusted for."""
-
-    mode: PoolingMode
-    projection: Projection
-    points: NDArray[np.float64] | None
-    """Turned onto the first panel's, shape (N, 2); None where there are too few documents."""
-    trustworthiness: tuple[float, int] | None
-    """And the neighbours it was measured with."""
-    purity: Estimate | None
-    """Neighbours of the same label; None without labels."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the panel's numbers as plain JSON types."""
-        return {
-            "pooling": self.mode.value,
-            "method": self.projection.method.value,
-            "purity": None if self.purity is None else asdict(self.purity),
-            "trustworthiness": self.trustworthiness[0] if self.trustworthiness else None,
-            "notes": list(self.projection.notes),
-        }
-
-
-def map_panels(
-    vectors: Mapping[PoolingMode, NDArray[np.floating]],
-    labels: Sequence[str | None],
+def project(
+    vectors: NDArray[np.floating],
     config: ProjectionConfig | None = None,
-) -> tuple[MapPanel, ...]:
-    """Returns a map a pooling, turned and mirrored to match the first.
-
-    Args:
-        vectors: the same documents in the same order under each pooling, each (N, D).
-        labels: one a document.
-        config: how to lay them out.
-    """
-    panels: list[MapPanel] = []
-    reference: NDArray[np.float64] | None = None
-    for mode, rows in vectors.items():
-        projection = project(rows, config)
-        points, trust = projection.points, None
-        if points is not None:
-            trust = layout_trustworthiness(rows, points)
-            points = points if reference is None else align_points(reference, points)
-            reference = points if reference is None else reference
-        panels.append(MapPanel(mode, projection, points, trust, neighbour_purity(rows, labels)))
-    return tuple(panels)
-
-
-def project(vectors: NDArray[np.floating], config: ProjectionConfig | None = None) -> Projection:
+    start: NDArray[np.float64] | None = None,
+    order: NDArray[np.int64] | None = None,
+    neighbours: Any = None,
+) -> Projection:
     """Returns two-dimensional points for a table of vectors.
 
     Equal vectors are projected once. Rows are sorted by content first, so that the order of
     the documents changes nothing.
 
     Args:
-        vectors: shape (N, D), finite; compared by cosine.
-        config: method, its parameters and the seed.
+        vectors: shape (N, D), finite.
+        config: method, its parameters, the metric and the seed.
+        start: points to begin from, shape (N, 2); UMAP settles from there with small steps,
+            t-SNE begins there, PCA reads nothing of it.
+        order: rank of each row, shape (N,), in place of the sort by content.
+        neighbours: of a projection of the same vectors with the same settings.
 
     Raises:
         ValueError: when the shape is wrong or a value is not finite.
@@ -131,13 +81,9 @@ def project(vectors: NDArray[np.floating], config: ProjectionConfig | None = Non
     if vectors.ndim != 2:
         raise ValueError(f"vectors have shape {vectors.shape}; allowed: (N, D).")
     if not np.isfinite(vectors).all():
-        rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
-        raise ValueError(f"vectors of rows {rows[:5]} are not finite; leave them out first.")
-    # `unique` sorts the rows, which makes the order canonical; -0.0 and 0.0 are one value.
-    distinct, inverse, counts = np.unique(
-        vectors + 0.0, axis=0, return_inverse=True, return_counts=True
-    )
-    inverse = inverse.reshape(-1)
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
+        raise ValueError(f"vectors of rows {bad[:5]} are not finite; leave them out first.")
+    distinct, inverse, counts = _distinct_rows(vectors, order)
     n = len(distinct)
     notes: list[str] = []
     if n < len(vectors):
@@ -149,151 +95,181 @@ def project(vectors: NDArray[np.floating], config: ProjectionConfig | None = Non
             notes.append(f"PCA, since {n} distinct documents are few for UMAP.")
     points: NDArray[np.float64] | None = None
     used: int | None = None
-    if n < (MIN_UMAP if method is ProjectionMethod.UMAP or config.method is not method else 2):
+    place, graph = None, None
+    asked_for_pca = config.method is ProjectionMethod.PCA
+    if n < (2 if asked_for_pca else MIN_UMAP):
         notes.append(
             f"{n} distinct document{'s' * (n != 1)}: too few to lay out on a plane; "
             "read the cosines instead."
         )
     elif method is ProjectionMethod.PCA:
-        points = _pca(distinct)[inverse]
+        points, place = _pca(distinct, config.metric)
     else:
-        used = min(config.n_neighbors, n - 1)
+        begin = None if start is None else _mean_start(start, inverse, counts)
+        # A perplexity has to stay below a third of the rows to mean anything.
+        most = n - 1 if method is ProjectionMethod.UMAP else max(1, (n - 1) // 3)
+        used = min(config.n_neighbors, most)
+        name = "n_neighbors" if method is ProjectionMethod.UMAP else "perplexity"
         if used < config.n_neighbors:
-            notes.append(f"n_neighbors lowered from {config.n_neighbors} to {used}.")
-        points = _umap(distinct, used, config)[inverse]
+            notes.append(f"{name} lowered from {config.n_neighbors} to {used}.")
+        if method is ProjectionMethod.UMAP:
+            points, place, graph = _umap(distinct, used, config, begin, neighbours)
+        else:
+            points = _tsne(distinct, used, config, begin)
     return Projection(
-        points=points,
+        points=None if points is None else points[inverse],
         method=method,
         config=config,
         n_neighbors=used,
         n_distinct=n,
         copies=counts[inverse],
         notes=tuple(notes),
+        place=place,
+        neighbours=graph,
     )
-
-
-def align_points(
-    reference: NDArray[np.float64], points: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Returns points turned and mirrored to lie on the reference as closely as possible.
-
-    Distances between points stay as they are (orthogonal Procrustes without scaling), so an
-    alignment adds nothing and hides nothing; it only takes away an arbitrary turn.
-
-    Args:
-        reference: shape (N, 2).
-        points: the same documents in the same order, shape (N, 2).
-    """
-    from scipy.linalg import orthogonal_procrustes
-
-    if reference.shape != points.shape:
-        raise ValueError(f"shapes {reference.shape} and {points.shape} came; they have to match.")
-    centred = points - points.mean(axis=0)
-    rotation, _ = orthogonal_procrustes(centred, reference - reference.mean(axis=0))
-    return np.asarray(centred @ rotation + reference.mean(axis=0))
-
-
-def neighbour_purity(
-    vectors: NDArray[np.floating], labels: Sequence[str | None], k: int = 10, seed: int = 0
-) -> Estimate | None:
-    """Returns how many of a document's nearest neighbours share its label, on average.
-
-    Measured by cosine in the space of the vectors, not on the map.
-
-    Args:
-        vectors: shape (N, D).
-        labels: one a row; rows without a label are left out.
-        k: neighbours, lowered to the other members of the smallest label that has any, so
-            that a share of 1 can be reached.
-        seed: of the bootstrap.
-
-    Returns:
-        Mean share in 0..1, with the 95 % percentile bootstrap interval over documents and the
-        share expected of neighbours drawn at random; None with fewer than 2 labelled rows.
-    """
-    from scipy.stats import bootstrap
-
-    rows = [i for i, label in enumerate(labels) if label is not None]
-    n = len(rows)
-    if n < 2:
-        return None
-    names = np.asarray([labels[i] for i in rows])
-    sizes = np.asarray([(names == name).sum() for name in names])
-    k = min(k, n - 1, int(sizes[sizes > 1].min()) - 1 if (sizes > 1).any() else 1)
-    cosines = cos_sim(vectors[rows], vectors[rows])
-    np.fill_diagonal(cosines, -np.inf)
-    nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    shares = (names[nearest] == names[:, None]).mean(axis=1)
-    value = float(shares.mean())
-    low = high = value
-    if np.ptp(shares) > 0:
-        interval = bootstrap(
-            (shares,),
-            np.mean,
-            method="percentile",
-            batch=500,  # All resamples at once take 400 MB for 2,000 documents.
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-    return Estimate(value, low, high, chance=float((sizes - 1).mean() / (n - 1)), k=k)
-
-
-def layout_trustworthiness(
-    vectors: NDArray[np.floating], points: NDArray[np.float64], k: int = 10
-) -> tuple[float, int] | None:
-    """Returns how far neighbours on the map are neighbours in the space, 0..1, and the k used.
-
-    A random map scores about 0.5. k is lowered to what the definition allows, below half the
-    number of documents; None where there are fewer than 4.
-    """
-    from sklearn.manifold import trustworthiness
-
-    n = len(vectors)
-    if n < MIN_UMAP:
-        return None
-    k = max(1, min(k, (n - 1) // 2))
-    return float(trustworthiness(vectors, points, n_neighbors=k, metric="cosine")), k
 
 
 def warm_up() -> None:
     """Imports UMAP and compiles what a first map needs; takes seconds, once a process."""
     rng = np.random.default_rng(0)
-    _umap(rng.normal(size=(SMALL_N, 4)), 5, ProjectionConfig())
+    rows = rng.normal(size=(SMALL_N, 4))
+    _, place, _ = _umap(rows, 5, ProjectionConfig(), rng.normal(size=(SMALL_N, 2)), None)
+    place(rows[:2])
 
 
-def _pca(distinct: NDArray[np.floating]) -> NDArray[np.float64]:
+def _distinct_rows(
+    vectors: NDArray[np.floating], order: NDArray[np.int64] | None
+) -> tuple[NDArray[np.floating], NDArray[np.int64], NDArray[np.int64]]:
+    """Returns distinct rows, which of them each row is, and how often each comes."""
+    # `unique` sorts the rows, which makes the order canonical; -0.0 and 0.0 are one value.
+    distinct, inverse, counts = np.unique(
+        vectors + 0.0, axis=0, return_inverse=True, return_counts=True
+    )
+    inverse = inverse.reshape(-1)
+    if order is not None and len(vectors):
+        first = np.full(len(distinct), len(vectors), dtype=np.int64)
+        np.minimum.at(first, inverse, order)
+        by_rank = np.argsort(first, kind="stable")
+        place = np.empty_like(by_rank)
+        place[by_rank] = np.arange(len(by_rank))
+        distinct, counts, inverse = distinct[by_rank], counts[by_rank], place[inverse]
+    return distinct, inverse, counts
+
+
+def _mean_start(
+    start: NDArray[np.float64], inverse: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Returns where each distinct row begins: the middle of its documents' starts."""
+    sums = np.zeros((len(counts), 2))
+    np.add.at(sums, inverse, start)
+    means: NDArray[np.float64] = sums / counts[:, None]
+    return means
+
+
+def _prepared(rows: NDArray[np.floating], metric: str) -> tuple[NDArray[np.floating], str]:
+    """Returns rows and the metric to compare them by; correlation is cosine of centred rows."""
+    if metric == "correlation":
+        return rows - rows.mean(axis=1, keepdims=True), "cosine"
+    return rows, metric
+
+
+def _pca(distinct: NDArray[np.floating], metric: str) -> tuple[NDArray[np.float64], Place]:
     from sklearn.decomposition import PCA
 
+    def prepare(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        rows, name = _prepared(rows, metric)
+        if name == "cosine":
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        if rows.shape[1] < 2:
+            rows = np.pad(rows, ((0, 0), (0, 2 - rows.shape[1])))
+        return rows
+
     # The full solver has no random part, and its signs are fixed by the data.
-    units = distinct / np.maximum(np.linalg.norm(distinct, axis=1, keepdims=True), 1e-12)
-    if units.shape[1] < 2:
-        units = np.pad(units, ((0, 0), (0, 2 - units.shape[1])))
+    model = PCA(n_components=2, svd_solver="full")
     # Vectors of one direction have no variance to take shares of.
     with np.errstate(invalid="ignore"):
-        points = PCA(n_components=2, svd_solver="full").fit_transform(units)
-    return np.asarray(points, dtype=np.float64)
+        points = model.fit_transform(prepare(distinct))
+
+    def place(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+        return np.asarray(model.transform(prepare(rows)), dtype=np.float64)
+
+    return np.asarray(points, dtype=np.float64), place
+
+
+def _tsne(
+    distinct: NDArray[np.floating],
+    perplexity: int,
+    config: ProjectionConfig,
+    start: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    from sklearn.manifold import TSNE
+
+    rows, metric = _prepared(distinct, config.metric)
+    init: Any = "random"
+    if start is None:
+        start = _pca(distinct, config.metric)[0]
+    if np.ptp(start):
+        # scikit-learn's own scale for a start: points so close that all can pass each other.
+        init = ((start - start.mean(axis=0)) / start.std() * 1e-4).astype(np.float32)
+    model = TSNE(
+        perplexity=float(perplexity),
+        metric=metric,
+        init=init,
+        random_state=config.seed,
+        n_jobs=1,
+    )
+    return np.asarray(model.fit_transform(rows), dtype=np.float64)
 
 
 def _umap(
-    distinct: NDArray[np.floating], n_neighbors: int, config: ProjectionConfig
-) -> NDArray[np.float64]:
+    distinct: NDArray[np.floating],
+    n_neighbors: int,
+    config: ProjectionConfig,
+    start: NDArray[np.float64] | None,
+    neighbours: Any,
+) -> tuple[NDArray[np.float64], Place, Any]:
+    rows, metric = _prepared(distinct, config.metric)
+    settings: dict[str, Any] = {}
+    if start is not None:
+        settings = {
+            "init": start.astype(np.float32),
+            "n_epochs": SETTLE_EPOCHS,
+            "learning_rate": SETTLE_RATE,
+        }
+    if neighbours is not None:
+        settings["precomputed_knn"] = neighbours
     with _umap_lock, warnings.catch_warnings():
-        # Numba and umap warn of their own changes while they are imported and compiled.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", ImportWarning)
+        _quieten()
         import umap
 
-        # A fixed seed always draws this one.
-        warnings.filterwarnings(
-            "ignore", message="n_jobs value .* overridden", category=UserWarning
-        )
         reducer: Any = umap.UMAP(
-            n_neighbors=n_neighbors,
-            min_dist=config.min_dist,
-            metric="cosine",
-            random_state=config.seed,
-            # The spectral start needs more points than a small set has.
-            init="spectral" if len(distinct) > SMALL_N else "random",
+            **{
+                "n_neighbors": n_neighbors,
+                "min_dist": config.min_dist,
+                "metric": metric,
+                "random_state": config.seed,
+                # The spectral start needs more points than a small set has.
+                "init": "spectral" if len(distinct) > SMALL_N else "random",
+                **settings,
+            }
         )
-        points = reducer.fit_transform(distinct)
-    return np.asarray(points, dtype=np.float64)
+        points = reducer.fit_transform(rows)
+
+    def place(more: NDArray[np.floating]) -> NDArray[np.float64]:
+        with _umap_lock, warnings.catch_warnings():
+            _quieten()
+            found = reducer.transform(_prepared(more, config.metric)[0].astype(rows.dtype))
+        return np.asarray(found, dtype=np.float64)
+
+    graph = None
+    if len(distinct) >= REUSE_FROM:
+        graph = (reducer._knn_indices, reducer._knn_dists, reducer._knn_search_index)
+    return np.asarray(points, dtype=np.float64), place, graph
+
+
+def _quieten() -> None:
+    # Numba and umap warn of their own changes while they are imported and compiled.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    warnings.simplefilter("ignore", ImportWarning)
+    # A fixed seed always draws this one.
+    warnings.filterwarnings("ignore", message="n_jobs value .* overridden", category=UserWarning)

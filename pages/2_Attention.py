@@ -87,8 +87,8 @@ else:
     )
     alt = decay_alt(profile, layers, view.head)
 panels.show_figure(figure, f"attention.{state.AXIS.get()}", alt)
-st.caption(views.decay_caption(profile, layout, view))
-panels.show_badge(encoder.trained_for, list(profile.rows))
+st.caption(views.decay_caption(profile, layout, view, encoder))
+panels.show_badge(encoder, list(profile.rows))
 
 panels.show_figure(
     special_share_figure(profile, layers, view.head, view.words),

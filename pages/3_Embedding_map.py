@@ -2,12 +2,11 @@
 
 import streamlit as st
 
-from lmk_viz.config import PoolingConfig, ProjectionConfig
-from lmk_viz.figures.projection import document_hover, map_figure
-from lmk_viz.ui import cache, map_views, panels, state
+from lmk_viz.config import PoolingConfig
+from lmk_viz.ui import cache, map_linked, map_numbers, map_views, panels, state
 from lmk_viz.ui.controls import pick_inputs, read_limits
+from lmk_viz.ui.corpora import pick_corpus
 from lmk_viz.ui.messages import show_error, stop_with
-from lmk_viz.ui.sources import pick_corpus
 
 panels.begin_page(
     "Embedding map",
@@ -17,7 +16,11 @@ panels.begin_page(
 )
 inputs, encoder = pick_inputs(state.MAP_PAGE, with_document=False)
 corpus = pick_corpus(read_limits())
-map_views.pick_projection()
+try:
+    config = map_views.pick_projection()
+except ValueError as error:
+    show_error(error)
+    st.stop()
 modes = state.POOLINGS.get()
 if not modes:
     stop_with("Choose at least one pooling above.")
@@ -26,10 +29,7 @@ if not len(corpus):
     stop_with("No document is left to draw; the list says why each was left out.")
 
 try:
-    config = ProjectionConfig(
-        state.METHOD.get(), state.NEIGHBOURS.get(), state.MIN_DIST.get(), state.MAP_SEED.get()
-    )
-    with panels.with_progress("Embedding, passes") as show:
+    with map_views.embedding_progress() as show:
         table = cache.get_embeddings(
             inputs.encoder,
             corpus.documents,
@@ -46,43 +46,18 @@ if not len(table):
     map_views.show_excluded(excluded)
     stop_with("No document gave a vector; the list says why.")
 with st.spinner("Laying out; the first UMAP of a process compiles for some seconds"):
-    maps = cache.get_map_panels(table, config)
+    found = cache.get_map(table, config)
 
 map_views.show_receipt(corpus, table, inputs)
-labels = [document.label for document in table.documents]
-hover = document_hover(table)
-figures = []
-columns = st.columns(min(3, len(maps)))
-for number, (pooling, panel) in enumerate(zip(table.poolings, maps, strict=True)):
-    with columns[number % len(columns)]:
-        if panel.points is None:
-            map_views.show_cosines(table, pooling, panel)
-        else:
-            figures.append(
-                map_figure(panel.points, labels, hover, pooling.label, panel.projection.method)
-            )
-            panels.show_figure(
-                figures[-1], f"map.{panel.mode.value}", map_views.panel_alt(pooling, panel)
-            )
-        st.markdown(map_views.panel_numbers(panel))
-
-panels.show_badge(encoder.trained_for, modes)
+vectors = map_views.vector_table(table, corpus)
+map_linked.show_linked(table, vectors, found, inputs)
+panels.show_badge(encoder, modes)
 st.caption(
-    "Read the numbers before the picture. The share of nearest neighbours (by cosine, in the "
-    "full space) with the same label has its 95 % bootstrap interval over documents; where two "
-    "intervals overlap much, this corpus cannot tell the poolings apart. Trustworthiness says "
-    "how many neighbours on the map are neighbours in the space: 1 all, about 0.5 a random map. "
-    "Panels are turned and mirrored to match the first, nothing more; under UMAP, distances "
-    "between far clumps mean nothing."
+    "Read the numbers before the picture. Panels share the order of documents, the seed and the "
+    "start, settle each on its own vectors, and are turned and mirrored to match the first; no "
+    "panel knows another's vectors. Trustworthiness says how many neighbours on the map are "
+    "neighbours in the space. Under UMAP and t-SNE, distances between far clumps mean nothing."
 )
+map_numbers.show_numbers(table, found, config)
 map_views.show_excluded(excluded)
-with st.expander("The documents", icon=":material/table:"):
-    st.dataframe(table.to_frame(with_vectors=False), hide_index=True, key="map.documents")
-frame = map_views.points_frame(table, maps)
-panels.show_downloads(
-    "map",
-    frame,
-    {"panels": [panel.to_dict() for panel in maps], "points": frame.to_dict("records")},
-    figures[0] if figures else None,
-    map_views.snippet(inputs, table, config),
-)
+map_views.show_downloads(inputs, table, vectors, found, config)

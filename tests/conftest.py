@@ -44,7 +44,11 @@ from transformers import (
 )
 
 from lmk_viz.attention import ATTENTION_NAME
+from lmk_viz.config import EncoderConfig
 from lmk_viz.encoder import Encoder
+from lmk_viz.family import EncoderFamily
+from lmk_viz.loading import CHECKPOINTS
+from lmk_viz.presets import DEFAULT_NAME, MINILM_NAME
 
 # Tiny products gain nothing from threads, and on a busy machine threads wait for each other.
 torch.set_num_threads(1)
@@ -237,11 +241,35 @@ def tiny_encoder() -> Callable[..., Encoder]:
 
 
 @pytest.fixture(scope="session")
-def default_encoder() -> Encoder:
-    """The bundled encoder, on the CPU."""
-    from lmk_viz.config import EncoderConfig
+def minilm_encoder() -> Encoder:
+    """all-MiniLM-L6-v2, the offline encoder by itself, on the CPU."""
+    return Encoder.from_pretrained(EncoderConfig(MINILM_NAME, device="cpu"))
 
+
+@pytest.fixture(scope="session")
+def bundled_family() -> Encoder:
+    """The bundled family, on the CPU; a test that takes it is left out where it is not there."""
+    if not (CHECKPOINTS / DEFAULT_NAME / "config.json").is_file():
+        pytest.skip("the bundled family is not in this checkout")
     return Encoder.from_pretrained(EncoderConfig(device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def family_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny family of five variants, as the recipe writes it; do not change it."""
+    from families import write_family
+
+    folder = tmp_path_factory.mktemp("families") / "tiny"
+    write_family(folder, _build_model("jina", "sdpa"), _build_tokenizer("wordpiece"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_family(family_folder: Path) -> EncoderFamily:
+    """The tiny family, loaded once a session."""
+    family = Encoder.from_pretrained(EncoderConfig(str(family_folder), device="cpu"))
+    assert isinstance(family, EncoderFamily)
+    return family
 
 
 @pytest.fixture(scope="session")

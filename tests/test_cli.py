@@ -16,11 +16,11 @@ import pytest
 from lmk_viz.__main__ import main
 from lmk_viz.cli import documents as document_verbs
 from lmk_viz.cli.options import build_chunking
-from lmk_viz.config import AttentionConfig
+from lmk_viz.config import AttentionConfig, EncoderConfig
 from lmk_viz.documents import SAMPLE_FOLDER
 from lmk_viz.encoder import Encoder
 from lmk_viz.pooling import parse_poolings
-from lmk_viz.presets import PRESETS
+from lmk_viz.presets import MINILM_NAME, PRESETS
 
 TEXT = "A landmark token is placed after every chunk. Rivers carry water! Is this a question?"
 SAMPLES = sorted(
@@ -47,11 +47,14 @@ def text_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tiny_folder: Path) -> Callable[..., Any]:
-    """`run(*arguments)`: what the tiny encoder's `--json` gives; the default's with tiny=False."""
+    """`run(*arguments)`: what the tiny encoder's `--json` gives.
 
-    def call(*arguments: object, tiny: bool = True) -> Any:
+    Another encoder takes its place with `encoder`, and none is named with `encoder=None`.
+    """
+
+    def call(*arguments: object, encoder: str | None = str(tiny_folder)) -> Any:
         words = [str(argument) for argument in arguments]
-        assert main([*words, "--json", *(["--encoder", str(tiny_folder)] if tiny else [])]) == 0
+        assert main([*words, "--json", *(["--encoder", encoder] if encoder else [])]) == 0
         return json.loads(capsys.readouterr().out)
 
     return call
@@ -76,7 +79,7 @@ def corpus_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("options", CHUNKINGS.values(), ids=list(CHUNKINGS))
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda f: f.stem)
 def test_chunks_join_to_the_kept_text_with_only_white_space_between(sample, options, run):
-    found = run("landmarks", sample, *options, tiny=False)
+    found = run("landmarks", sample, *options, encoder=MINILM_NAME)
     text = sample.read_text(encoding="utf-8")
     place = 0
     for chunk in found["chunks"]:
@@ -87,7 +90,7 @@ def test_chunks_join_to_the_kept_text_with_only_white_space_between(sample, opti
 
 
 def test_token_ranges_tile_the_kept_tokens(run):
-    found = run("landmarks", SAMPLES[0], "--granularity", 64, tiny=False)
+    found = run("landmarks", SAMPLES[0], "--granularity", 64, encoder=MINILM_NAME)
     chunks = found["chunks"]
     starts = [chunk["token_start"] for chunk in chunks]
     ends = [chunk["token_end"] for chunk in chunks]
@@ -96,21 +99,21 @@ def test_token_ranges_tile_the_kept_tokens(run):
 
 
 def test_landmarks_stand_where_it_says_they_stand(run, text_file):
-    found = run("landmarks", text_file, "--granularity", 7, tiny=False)
+    found = run("landmarks", text_file, "--granularity", 7, encoder=MINILM_NAME)
     assert found["landmark_positions"] == [c["landmark_position"] for c in found["chunks"]]
     assert {found["input_ids"][place] for place in found["landmark_positions"]} == {102}
 
 
-def test_landmarks_are_those_of_the_library(run, text_file, default_encoder):
-    found = run("landmarks", text_file, "--granularity", 4, "--max-length", 12, tiny=False)
-    layout = default_encoder.layout(TEXT, chunking=build_chunking(4), max_length=12)
+def test_landmarks_are_those_of_the_library(run, text_file, minilm_encoder):
+    found = run("landmarks", text_file, "--granularity", 4, "--max-length", 12, encoder=MINILM_NAME)
+    layout = minilm_encoder.layout(TEXT, chunking=build_chunking(4), max_length=12)
     assert {name: found[name] for name in layout.to_dict()} == layout.to_dict()
 
 
 def test_landmarks_say_what_document_encoder_and_chunking_they_are_of(run, text_file):
-    found = run("landmarks", text_file, "--sentence", tiny=False)
+    found = run("landmarks", text_file, "--sentence", encoder=MINILM_NAME)
     assert found["document"] == "note"
-    assert found["encoder"] == "default"
+    assert found["encoder"] == MINILM_NAME
     assert found["chunking"] == "sentences of at most 256 tokens"
 
 
@@ -166,7 +169,8 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file.write_text(TEXT)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert main(["attention", str(file), "--granularity", "5", "--bins", "6", "--json"]) == 0
+        options = ["--granularity", "5", "--bins", "6", "--encoder", MINILM_NAME, "--json"]
+        assert main(["attention", str(file), *options]) == 0
     return json.loads(printed.getvalue())
 
 
@@ -216,9 +220,9 @@ def test_attention_says_what_the_encoder_was_trained_for_and_what_was_cut(profil
     assert profile["landmarks"] == len(profile["landmark_tokens"]) == 4
 
 
-def test_attention_rows_are_those_of_the_library(profile, default_encoder):
-    layout = default_encoder.layout(TEXT, chunking=build_chunking(5))
-    own = default_encoder.attention_profile(layout, AttentionConfig(bins=6)).to_dict()
+def test_attention_rows_are_those_of_the_library(profile, minilm_encoder):
+    layout = minilm_encoder.layout(TEXT, chunking=build_chunking(5))
+    own = minilm_encoder.attention_profile(layout, AttentionConfig(bins=6)).to_dict()
     np.testing.assert_allclose(
         [row["weights"] for row in rows_of(profile)],
         [row["weights"] for row in rows_of(own)],
@@ -244,7 +248,8 @@ def test_attention_of_a_plain_layout_has_no_landmark_row(run, text_file):
 def test_attention_for_people_has_a_line_a_layer_and_row(capsys, text_file, tiny_folder):
     assert main(["attention", str(text_file), "--encoder", str(tiny_folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[3:]] == [
+    assert lines[1] == f"rows: cls from {tiny_folder}, landmark from {tiny_folder}"
+    assert [line.split()[:3] for line in lines[4:]] == [
         ["L0", "global", "cls"],
         ["L0", "global", "landmark"],
         ["L1", "global", "cls"],
@@ -382,10 +387,13 @@ def test_a_write_that_fails_leaves_the_old_table_and_no_half_one(
 
 
 def test_the_encoders_on_offer_are_listed(run):
-    listed = run("encoders", tiny=False)["encoders"]
+    listed = run("encoders", encoder=None)["encoders"]
     assert [row["name"] for row in listed] == [preset.name for preset in PRESETS]
-    assert [row["offline"] for row in listed] == [True, *[False] * (len(PRESETS) - 1)]
-    assert listed[0]["trained_for"] == "mean"
+    assert [row["offline"] for row in listed] == [True, True, *[False] * (len(PRESETS) - 2)]
+    family, minilm = listed[:2]
+    assert (family["name"], family["trained_for"]) == ("lmk-mini", None)
+    assert family["trained_poolings"] == ["cls", "mean", "landmark", "every_k", "latent_attention"]
+    assert (minilm["trained_for"], minilm["trained_poolings"]) == ("mean", ["mean"])
 
 
 def test_the_list_for_people_has_a_line_an_encoder(capsys):
@@ -394,9 +402,44 @@ def test_the_list_for_people_has_a_line_an_encoder(capsys):
     assert [line.split()[0] for line in lines] == [preset.name for preset in PRESETS]
 
 
-def test_one_encoder_is_described(run, default_encoder):
-    found = run("encoders", "default", "--device", "cpu", tiny=False)
-    assert found == {**default_encoder.facts(), "reports_attention": True}
+def test_family_is_described_with_its_variants(run, family_folder, tiny_family):
+    found = run("encoders", family_folder, "--device", "cpu", encoder=None)
+    assert found["variants"] == ["cls", "mean", "landmark", "every_k", "latent_attention"]
+    assert found["training_length"] == tiny_family.training_length
+
+
+def test_attention_of_a_family_counts_both_passes_and_names_its_variants(
+    run, family_folder, text_file, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    options = ["--encoder", str(family_folder), "--json"]
+    assert main(["attention", str(text_file), *options]) == 0
+    told = capsys.readouterr()
+    assert told.err == "".join(f"\rlayer {n}/4" for n in range(1, 5)) + "\n"
+    found = json.loads(told.out)
+    assert found["row_sources"] == {
+        "cls": f"{family_folder}-cls",
+        "landmark": f"{family_folder}-landmark",
+    }
+
+
+def test_corpus_is_embedded_by_the_variants_of_a_family(run, family_folder, tmp_path, corpus_file):
+    target = tmp_path / "out.parquet"
+    modes = "cls,landmark,latent_attention"
+    options = ["--output", target, "--pooling", modes]
+    summary = run("embed", corpus_file, *options, encoder=str(family_folder))
+    known = ["cls", "every_k", "landmark", "latent_attention", "mean"]
+    assert summary["trained_poolings"] == known
+    table = pd.read_parquet(target)
+    for mode in modes.split(","):
+        variant = Encoder.from_pretrained(EncoderConfig(f"{family_folder}-{mode}", device="cpu"))
+        expected = variant.encode(["Rivers carry water."], mode)[0]
+        np.testing.assert_allclose(table[mode][0], expected, atol=1e-6)
+
+
+def test_one_encoder_is_described(run, minilm_encoder):
+    found = run("encoders", MINILM_NAME, "--device", "cpu", encoder=None)
+    assert found == {**minilm_encoder.facts(), "reports_attention": True}
 
 
 def test_the_description_for_people_has_a_line_a_fact(capsys, tiny_folder):
@@ -448,8 +491,8 @@ WRONG = {
     "bins 0": (["attention", "{text}", "--bins", "0"], "bins is 0; allowed: 1 to 1,024"),
     "bins 2000": (["attention", "{text}", "--bins", "2000"], "bins is 2000; allowed"),
     "length over the hard limit": (
-        ["landmarks", "{text}", "--max-length", "513", "--encoder", "default"],
-        "length limit is 513; allowed for 'default': 3 to 512 tokens",
+        ["landmarks", "{text}", "--max-length", "513", "--encoder", MINILM_NAME],
+        "length limit is 513; allowed for 'all-minilm-l6-v2': 3 to 512 tokens",
     ),
     "length under a landmark": (["landmarks", "{text}", "--max-length", "2"], "length limit is 2"),
     "unknown pooling": (
@@ -604,7 +647,10 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     file = tmp_path_factory.mktemp("process") / "note.txt"
     file.write_text("día 日本語 👩‍👩‍👧 [SEP] " + TEXT, encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "lmk_viz", "landmarks", str(file), "--granularity", "8", "--json"],
+        [
+            *(sys.executable, "-m", "lmk_viz", "landmarks", str(file)),
+            *("--granularity", "8", "--encoder", MINILM_NAME, "--json"),
+        ],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -641,7 +687,7 @@ def test_a_text_that_does_not_fit_into_memory_is_one_line_with_a_length_that_doe
 ):
     monkeypatch.setattr("lmk_viz.encoder.free_memory", lambda device, limit: 18 * 2**20)
     text = Path(__file__).resolve().parent.parent / "sample_docs" / "rate_limiter.md"
-    assert main(["attention", str(text), "--json"]) == 2
+    assert main(["attention", str(text), "--encoder", MINILM_NAME, "--json"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
     assert len(told.err.splitlines()) == 1

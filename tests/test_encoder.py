@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from families import latents_by_hand, random_latents
 from transformers import ByT5Tokenizer
 
 from lmk_viz.config import (
@@ -23,6 +24,7 @@ from lmk_viz.config import (
 )
 from lmk_viz.encoder import SENTINEL_LENGTH, Encoder
 from lmk_viz.landmarks import build_layout
+from lmk_viz.presets import MINILM_NAME
 from lmk_viz.text import sentence_spans
 
 SHORT = "A landmark token is placed after every chunk."
@@ -35,6 +37,12 @@ TEXTS = (LONG, SHORT, "a", MEDIUM, "")
 GRANULARITY = 7
 CHUNKING = ChunkingConfig(granularity=GRANULARITY)
 SPELLED = "Here [SEP] and [CLS] and [SEP] then </s> or <s> or <pad> [PAD] end"
+
+
+def with_latents(encoder: Encoder) -> Encoder:
+    """The encoder with a latent attention of random weights, so that it has every pooling."""
+    latents = random_latents(encoder.embedding_dim)
+    return Encoder(encoder.model, encoder.tokenizer, encoder.name, latents=latents)
 
 
 def special_ids_of(tokenizer: Any) -> set[int]:
@@ -250,11 +258,11 @@ def test_the_shortest_length_and_none_are_taken(tiny_encoder):
 # The tokenizer.
 
 
-def test_a_text_is_tokenised_whole_whatever_the_tokenizer_declares(default_encoder):
+def test_a_text_is_tokenised_whole_whatever_the_tokenizer_declares(minilm_encoder):
     # The bundled tokenizer.json cuts at 128 tokens and pads to as many.
-    assert len(default_encoder.tokenize("river " * 2000)) == 2000
-    assert len(default_encoder.tokenize("river")) == 1
-    assert [len(default_encoder.tokenize_sentences("A river runs. " * n)) for n in (1, 400)] == [
+    assert len(minilm_encoder.tokenize("river " * 2000)) == 2000
+    assert len(minilm_encoder.tokenize("river")) == 1
+    assert [len(minilm_encoder.tokenize_sentences("A river runs. " * n)) for n in (1, 400)] == [
         4,
         1600,
     ]
@@ -279,7 +287,7 @@ def test_a_tokenizer_that_cuts_and_pads_is_copied_and_itself_left_alone(
 @pytest.fixture(params=["wordpiece", "byte_bpe", "bundled"])
 def any_encoder(request: Any, tiny_encoder: Any) -> Encoder:
     if request.param == "bundled":
-        return request.getfixturevalue("default_encoder")
+        return request.getfixturevalue("minilm_encoder")
     return tiny_encoder("gte" if request.param == "wordpiece" else "jina")
 
 
@@ -402,6 +410,23 @@ def test_token_text_gives_the_vocabularys_spelling(tiny_encoder):
     assert [encoder.token_text(i) for i in (2, 3, None)] == ["[CLS]", "[SEP]", ""]
 
 
+def test_latent_attention_is_refused_without_its_layer(tiny_encoder):
+    message = "latent_attention needs a layer that is trained with the encoder, and 'tiny bert'"
+    with pytest.raises(ValueError, match=message):
+        tiny_encoder("bert").encode([SHORT], "latent_attention")
+
+
+def test_encoder_by_itself_reads_every_pooling_and_row(tiny_encoder, build_model):
+    encoder = tiny_encoder("bert")
+    assert {encoder.encoder_for(mode) for mode in PoolingMode} == {encoder}
+    assert encoder.trained_poolings == frozenset()
+    trained = Encoder(build_model("bert"), encoder.tokenizer, trained_for=PoolingMode.MEAN)
+    assert trained.trained_poolings == {PoolingMode.MEAN}
+    layout = encoder.layout(LONG)
+    assert encoder.layers_to_read(layout) == 2
+    assert list(encoder.row_sources(layout)) == list(encoder.attention_profile(layout).rows)
+
+
 # Threads.
 
 
@@ -468,7 +493,7 @@ def test_work_waits_for_the_lock_of_what_it_shares(lock, job, tiny_encoder):
 @pytest.mark.parametrize("pooling", list(PoolingMode))
 @pytest.mark.parametrize("name", ["bert", "modernbert", "qwen3"])
 def test_a_vector_does_not_depend_on_its_batch(name, pooling, tiny_encoder):
-    encoder = tiny_encoder(name)
+    encoder = with_latents(tiny_encoder(name))
     alone = np.concatenate([encoder.encode([text], pooling, CHUNKING) for text in TEXTS])
     together = encoder.encode(TEXTS, pooling, CHUNKING)
     turned = encoder.encode(TEXTS[::-1], pooling, CHUNKING)[::-1]
@@ -508,14 +533,19 @@ def naive_vector(
             "cls": [0],
             "mean": list(range(len(row))) if include_special else list(range(1, len(row) - 1)),
             "every_k": list(range(0, len(row), GRANULARITY)),
+            "latent_attention": list(range(len(row))),
         }[pooling]
     if pooling == "multi_cls" and len(row) > limit:
         row = [*row[: limit - 1], sep]
         read = [at for at in read if at < limit - 1]
     row, read = row[:limit], [at for at in read if at < limit]
     with torch.no_grad():
-        states = model(input_ids=torch.tensor([row])).last_hidden_state[0]
-    vector = states[read].mean(0).numpy()
+        states = model(input_ids=torch.tensor([row])).last_hidden_state[0].numpy()
+    if pooling == "latent_attention":
+        layer = random_latents(states.shape[1])
+        weights = {name: weight.numpy() for name, weight in layer.state_dict().items()}
+        states = np.stack([latents_by_hand(s, weights, layer.config.heads) for s in states])
+    vector = states[read].mean(0)
     return vector / np.linalg.norm(vector)
 
 
@@ -525,7 +555,7 @@ def naive_vector(
 def test_vectors_equal_those_of_a_naive_implementation(
     name, pooling, limit, tiny_encoder, build_model, build_tokenizer
 ):
-    encoder = tiny_encoder(name)
+    encoder = with_latents(tiny_encoder(name))
     limit = min(limit, encoder.max_length)
     tokenizer = build_tokenizer("byte_bpe" if encoder.special_ids.cls == 0 else "wordpiece")
     model = build_model(name, "sdpa")
@@ -608,9 +638,9 @@ def test_padding_does_not_count_in_an_encoder_of_random_weights(name, tiny_encod
     np.testing.assert_allclose(control.encode([SHORT, LONG], "mean")[:1], alone, atol=1e-5, rtol=0)
 
 
-def test_the_bundled_encoder_knows_which_sentences_belong_together(default_encoder):
+def test_the_bundled_encoder_knows_which_sentences_belong_together(minilm_encoder):
     texts = ["The cat sat on the mat.", "A kitten rests on a rug.", "Stocks fell sharply today."]
-    vectors = default_encoder.encode(texts, "mean")
+    vectors = minilm_encoder.encode(texts, "mean")
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.3
 
 
@@ -788,13 +818,15 @@ def test_facts_tell_the_shape_and_the_limits(tiny_encoder):
         "cls_token": "[CLS]",
         "landmark_token": "[SEP]",
         "trained_for": None,
+        "trained_poolings": [],
+        "training_length": None,
     }
 
 
-def test_facts_of_the_bundled_encoder_are_those_of_minilm(default_encoder):
-    facts = default_encoder.facts()
+def test_facts_of_the_bundled_encoder_are_those_of_minilm(minilm_encoder):
+    facts = minilm_encoder.facts()
     wanted = {
-        "name": "default",
+        "name": MINILM_NAME,
         "layers": 6,
         "heads": 12,
         "embedding_dim": 384,
@@ -809,7 +841,7 @@ def test_facts_of_the_bundled_encoder_are_those_of_minilm(default_encoder):
     }
     assert {key: facts[key] for key in wanted} == wanted
     assert facts["parameters"] == 22_713_216
-    assert default_encoder.reports_attention
+    assert minilm_encoder.reports_attention
 
 
 def test_an_encoder_is_loaded_by_name_or_by_config(tiny_folder):

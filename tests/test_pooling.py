@@ -274,7 +274,7 @@ def test_a_list_of_poolings_is_read_in_its_order(names, modes):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("", "no pooling given; allowed: cls, mean, landmark, every_k, multi_cls, separated by"),
+        ("", "no pooling given; allowed: cls, mean, landmark, every_k, multi_cls, latent_"),
         (" , ", "no pooling given; allowed: cls"),
         ("cls,cls", "pooling list 'cls,cls' names one twice; give each once"),
         ("cls,max", "pooling is 'max'; allowed: cls, mean"),

@@ -1,37 +1,23 @@
-import json
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
-from sklearn.manifold import trustworthiness
+from sklearn.manifold import TSNE
 
-from lmk_viz.config import PoolingMode, ProjectionConfig, ProjectionMethod
-from lmk_viz.projection import (
-    align_points,
-    layout_trustworthiness,
-    map_panels,
-    neighbour_purity,
-    project,
-    warm_up,
-)
+from lmk_viz.config import ProjectionConfig, ProjectionMethod
+from lmk_viz.map_metrics import layout_quality
+from lmk_viz.projection import project, warm_up
 
-AUTO, UMAP, PCA = (ProjectionConfig(method) for method in ("auto", "umap", "pca"))
+AUTO, UMAP, PCA, TSNE_ = (ProjectionConfig(m) for m in ("auto", "umap", "pca", "tsne"))
 
 
 def rows_of(n: int, width: int = 6, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, width)).astype(np.float32)
-
-
-def circle(*degrees: float) -> np.ndarray:
-    """Unit vectors on a circle: the smaller the angle between two, the higher their cosine."""
-    angles = np.deg2rad(degrees)
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -296,249 +282,93 @@ def test_umap_never_runs_twice_at_a_time(monkeypatch):
     assert most == 1
 
 
-# Alignment.
+# t-SNE, metrics, starts, further vectors.
 
 
-def turned(points: np.ndarray, degrees: float, mirrored: bool) -> np.ndarray:
-    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
-    mirror = np.diag([-1.0, 1.0]) if mirrored else np.eye(2)
-    return points @ mirror @ np.array([[c, s], [-s, c]]) + [30.0, -7.0]
+def test_tsne_points_are_scikit_learns_from_a_start_of_components():
+    rows = rows_of(24)
+    order = np.lexsort(rows.T[::-1])
+    start = project(rows[order], PCA).points
+    start = ((start - start.mean(axis=0)) / start.std() * 1e-4).astype(np.float32)
+    model = TSNE(perplexity=7, metric="cosine", init=start, random_state=0, n_jobs=1)
+    wanted = np.empty((24, 2))
+    wanted[order] = model.fit_transform(rows[order])
+    found = project(rows, TSNE_)
+    assert found.notes == ("perplexity lowered from 15 to 7.",)
+    np.testing.assert_allclose(found.points, wanted, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("mirrored", [False, True], ids=["turned", "mirrored"])
-@pytest.mark.parametrize("degrees", [0, 40, 180, 275])
-def test_alignment_undoes_a_turn_a_mirror_and_a_shift(degrees, mirrored):
-    reference = rows_of(9, 2).astype(np.float64)
-    found = align_points(reference, turned(reference, degrees, mirrored))
-    np.testing.assert_allclose(found, reference, rtol=0, atol=1e-10)
+@pytest.mark.parametrize("n", [4, 5, 14])
+def test_tsne_draws_few_documents(n):
+    assert np.isfinite(project(rows_of(n), TSNE_).points).all()
 
 
-def test_alignment_keeps_every_distance():
-    reference, points = rows_of(9, 2).astype(np.float64), 5 * rows_of(9, 2, seed=1)
-    found = align_points(reference, points.astype(np.float64))
-    np.testing.assert_allclose(pdist(found), pdist(points), rtol=1e-6)
+@pytest.mark.parametrize("metric", ProjectionConfig.METRICS)
+@pytest.mark.parametrize("method", ["umap", "pca", "tsne"])
+def test_every_metric_draws_and_survives_zero_and_constant_rows(method, metric):
+    rows = rows_of(17)
+    rows[3], rows[5] = 0.0, 2.0
+    found = project(rows, ProjectionConfig(method, metric=metric))
+    assert np.isfinite(found.points).all()
 
 
-def test_alignment_puts_centre_on_centre():
-    reference = rows_of(9, 2).astype(np.float64)
-    points = rows_of(9, 2, seed=1).astype(np.float64) + 100.0
-    found = align_points(reference, points)
-    np.testing.assert_allclose(found.mean(axis=0), reference.mean(axis=0), rtol=0, atol=1e-10)
+def test_correlation_looks_past_what_is_added_to_all_of_a_row():
+    rows = rows_of(9).astype(np.float64)
+    config = ProjectionConfig("pca", metric="correlation")
+    shifted = project(rows + np.arange(9)[:, None], config).points
+    found = np.abs(shifted), np.abs(project(rows, config).points)
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-9)
 
 
-def test_no_turn_comes_closer_than_alignment():
-    reference = rows_of(9, 2).astype(np.float64)
-    points = rows_of(9, 2, seed=1).astype(np.float64)
-
-    def distance(candidate: np.ndarray) -> float:
-        shift = reference.mean(axis=0) - candidate.mean(axis=0)
-        return float(((candidate + shift - reference) ** 2).sum())
-
-    best = min(
-        distance(turned(points, degrees, mirrored))
-        for degrees in range(360)
-        for mirrored in (False, True)
+def test_euclidean_components_look_at_lengths():
+    rows = rows_of(9) * np.linspace(1, 9, 9, dtype=np.float32)[:, None]
+    one, other = (
+        project(rows, ProjectionConfig("pca", metric=m)).points for m in ("euclidean", "cosine")
     )
-    assert distance(align_points(reference, points)) <= best
+    assert np.abs(one).max() > 2 * np.abs(other).max()
 
 
-def test_alignment_of_other_numbers_of_documents_is_refused():
-    with pytest.raises(ValueError, match=r"shapes \(3, 2\) and \(4, 2\) came; they have to match"):
-        align_points(np.zeros((3, 2)), np.zeros((4, 2)))
+def test_umap_settles_near_its_start():
+    rows = np.repeat(np.eye(4, 8, dtype=np.float32), 10, axis=0) + 0.05 * rows_of(40, 8)
+    first = project(rows, UMAP).points
+    found = project(rows, UMAP, start=first[:, ::-1].copy()).points
+    # Mirrored at the start, so mirrored at the end.
+    corners = [np.corrcoef(found[:, axis], first[:, 1 - axis])[0, 1] for axis in (0, 1)]
+    assert min(corners) > 0.9
 
 
-# Neighbours of the same label.
-
-TOY = circle(0, 10, 25, 90, 100, 112)
-TOY_LABELS = ["a", "a", "b", "b", "b", "a"]
-
-
-def test_purity_by_hand():
-    # Two nearest of each: a -> a b, a -> a b, b -> a a, b -> b a, b -> b a, a -> b b.
-    found = neighbour_purity(TOY, TOY_LABELS)
-    assert found.k == 2
-    assert found.value == pytest.approx((0.5 + 0.5 + 0 + 0.5 + 0.5 + 0) / 6)
+def test_settling_keeps_as_many_neighbours_as_a_layout_from_scratch():
+    rows = np.repeat(np.eye(5, 9, dtype=np.float32), 14, axis=0) + 0.3 * rows_of(70, 9)
+    first = project(rows, UMAP).points
+    settled = project(rows, UMAP, start=first).points
+    trust = [layout_quality(rows, points)[0].value for points in (first, settled)]
+    assert trust[1] > trust[0] - 0.02
 
 
-def test_purity_by_hand_with_one_neighbour():
-    # a -> a, a -> a, b -> a, b -> b, b -> b, a -> b.
-    assert neighbour_purity(TOY, TOY_LABELS, k=1).value == pytest.approx(4 / 6)
+def test_the_order_that_is_given_stands_in_for_the_sort():
+    rows = rows_of(20)
+    order = np.random.default_rng(1).permutation(20)
+    by_order = project(rows, UMAP, order=order).points
+    again = project(rows[::-1].copy(), UMAP, order=order[::-1].copy()).points
+    np.testing.assert_array_equal(by_order, again[::-1])
 
 
-def test_purity_looks_at_directions_and_not_at_lengths():
-    longer = TOY * np.array([[1], [50], [2], [9], [0.1], [3]])
-    assert neighbour_purity(longer, TOY_LABELS) == neighbour_purity(TOY, TOY_LABELS)
+@pytest.mark.parametrize("config", [UMAP, PCA], ids=["umap", "pca"])
+def test_documents_of_the_layout_are_placed_where_they_lie(config):
+    rows = np.repeat(np.eye(4, 8, dtype=np.float32), 6, axis=0) + 0.1 * rows_of(24, 8)
+    found = project(rows, config)
+    again = found.place(rows[:5])
+    spread = found.points.std()
+    assert np.linalg.norm(again - found.points[:5], axis=1).max() < 0.7 * spread
 
 
-def test_the_chance_level_by_hand():
-    # Of five others, 1 shares the label of each a, 3 that of each b.
-    found = neighbour_purity(TOY, ["a", "a", "b", "b", "b", "b"])
-    assert found.chance == pytest.approx((2 * 1 / 5 + 4 * 3 / 5) / 6)
+def test_components_place_a_mean_of_directions_between_them():
+    rows = rows_of(12).astype(np.float64)
+    found = project(rows, ProjectionConfig("pca", metric="euclidean"))
+    middle = found.place(rows[:2].mean(axis=0, keepdims=True))[0]
+    np.testing.assert_allclose(middle, found.points[:2].mean(axis=0), atol=1e-9)
 
 
-@pytest.mark.parametrize("labels", ["aabbb", "aabbcc", "abbbb"])
-def test_the_chance_level_is_the_mean_over_all_ways_to_hand_out_the_labels(labels):
-    rows = TOY[: len(labels)]
-    found = [neighbour_purity(rows, list(dealt)) for dealt in sorted(set(permutations(labels)))]
-    assert np.mean([f.value for f in found]) == pytest.approx(found[0].chance)
-
-
-@pytest.mark.parametrize(
-    ("labels", "k", "used"),
-    [
-        ("aabbbb", 10, 1),
-        ("aaabbb", 10, 2),
-        ("aaaaaa", 10, 5),
-        ("aaaaaa", 3, 3),
-        ("abbbbb", 10, 4),  # A label of one document has no other member to find.
-        ("abcdef", 10, 1),
-    ],
-)
-def test_k_is_lowered_to_what_the_smallest_label_can_reach(labels, k, used):
-    assert neighbour_purity(TOY, list(labels), k=k).k == used
-
-
-def test_clean_clumps_reach_a_purity_of_one():
-    found = neighbour_purity(circle(0, 1, 90, 91, 92), list("aabbb"))
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
-
-
-def test_documents_without_a_label_are_left_out_on_both_sides():
-    rows = circle(0, 5, 10, 25, 30, 90, 100, 112)
-    labels = ["a", None, "a", "b", None, "b", "b", "a"]
-    assert neighbour_purity(rows, labels) == neighbour_purity(TOY, TOY_LABELS)
-
-
-@pytest.mark.parametrize("labels", [[], [None, None, None], ["a", None, None]], ids=str)
-def test_there_is_no_purity_without_two_labelled_documents(labels):
-    assert neighbour_purity(TOY[: len(labels)], labels) is None
-
-
-def clumps(n: int = 120) -> tuple[np.ndarray, list[str]]:
-    rows = rows_of(n, 8) + 1.5 * np.eye(8)[np.arange(n) % 4]
-    return rows, [str(i % 4) for i in range(n)]
-
-
-def test_the_interval_holds_the_value():
-    found = neighbour_purity(*clumps())
-    assert 0 < found.low < found.value < found.high < 1
-
-
-def test_the_interval_is_that_of_a_percentile_bootstrap_over_documents():
-    rows, labels = clumps()
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    shares = []
-    for i in range(len(rows)):
-        nearest = [j for j in np.argsort(-units @ units[i]) if j != i][:10]
-        shares.append(np.mean([labels[j] == labels[i] for j in nearest]))
-    draws = np.random.default_rng(9).choice(shares, size=(20_000, len(shares))).mean(axis=1)
-    found = neighbour_purity(rows, labels)
-    assert found.value == pytest.approx(np.mean(shares))
-    assert [found.low, found.high] == pytest.approx(np.percentile(draws, [2.5, 97.5]), abs=4e-3)
-
-
-def test_the_interval_follows_its_seed_alone():
-    one, same, other = (neighbour_purity(*clumps(), seed=seed) for seed in (0, 0, 1))
-    assert one == same
-    assert (one.low, one.high) != (other.low, other.high)
-    assert one.value == other.value
-
-
-# Trustworthiness.
-
-
-@pytest.mark.parametrize(
-    ("n", "k"), [(4, 1), (5, 2), (6, 2), (20, 9), (21, 10), (22, 10), (40, 10)]
-)
-def test_trustworthiness_is_scikit_learns_at_the_largest_k_it_allows(n, k):
-    rows, points = rows_of(n), rows_of(n, 2, seed=1).astype(np.float64)
-    wanted = trustworthiness(rows, points, n_neighbors=k, metric="cosine")
-    assert layout_trustworthiness(rows, points) == (pytest.approx(wanted), k)
-
-
-def test_a_map_that_keeps_all_neighbours_is_trusted_fully():
-    rows = circle(*np.linspace(0, 90, 30) ** 1.1)
-    assert layout_trustworthiness(rows, rows) == (1.0, 10)
-
-
-@pytest.mark.parametrize("n", [0, 3])
-def test_too_few_documents_have_no_trustworthiness(n):
-    assert layout_trustworthiness(rows_of(n), np.zeros((n, 2))) is None
-
-
-# Panels.
-
-CLS, MEAN, LMK = PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK
-
-
-def tables(n: int) -> dict[PoolingMode, np.ndarray]:
-    return {CLS: rows_of(n), LMK: rows_of(n, seed=1), MEAN: rows_of(n, seed=2)}
-
-
-def test_the_first_panel_is_left_as_it_is_projected():
-    panel = map_panels(tables(20), ["a"] * 20, UMAP)[0]
-    np.testing.assert_array_equal(panel.points, project(rows_of(20), UMAP).points)
-
-
-def test_every_later_panel_is_turned_onto_the_first():
-    panels = map_panels(tables(9), ["a"] * 9, PCA)
-    assert [panel.mode for panel in panels] == [CLS, LMK, MEAN]
-    for panel in panels[1:]:
-        own = project(tables(9)[panel.mode], PCA).points
-        np.testing.assert_array_equal(panel.points, align_points(panels[0].points, own))
-
-
-def test_a_panel_carries_the_numbers_of_its_own_vectors():
-    labels = list("aaabbbccc")
-    for panel in map_panels(tables(9), labels, PCA):
-        rows = tables(9)[panel.mode]
-        assert panel.purity == neighbour_purity(rows, labels)
-        assert panel.trustworthiness == layout_trustworthiness(rows, project(rows, PCA).points)
-
-
-def test_panels_of_too_few_documents_have_numbers_but_no_points():
-    panel = map_panels({CLS: rows_of(3)}, ["a", "a", "b"])[0]
-    assert panel.points is None
-    assert panel.trustworthiness is None
-    assert panel.purity.k == 1
-
-
-def test_the_first_panel_that_can_be_drawn_is_the_one_to_turn_to():
-    same = np.ones((5, 4))
-    panels = map_panels({CLS: same, LMK: rows_of(5), MEAN: rows_of(5, seed=1)}, [None] * 5, PCA)
-    assert panels[0].points is None
-    own = project(rows_of(5, seed=1), PCA).points
-    np.testing.assert_array_equal(panels[1].points, project(rows_of(5), PCA).points)
-    np.testing.assert_array_equal(panels[2].points, align_points(panels[1].points, own))
-
-
-def test_panels_without_labels_have_no_purity():
-    assert map_panels(tables(5), [None] * 5, PCA)[0].purity is None
-
-
-def test_a_panel_is_plain_json():
-    panel = map_panels(tables(5), list("aabbb"), PCA)[1]
-    assert json.loads(json.dumps(panel.to_dict(), allow_nan=False)) == {
-        "pooling": "landmark",
-        "method": "pca",
-        "purity": {
-            "value": panel.purity.value,
-            "low": panel.purity.low,
-            "high": panel.purity.high,
-            "chance": panel.purity.chance,
-            "k": 1,
-        },
-        "trustworthiness": panel.trustworthiness[0],
-        "notes": [],
-    }
-
-
-def test_a_panel_without_numbers_is_plain_json():
-    panel = map_panels({CLS: rows_of(2)}, [None, None])[0]
-    assert json.loads(json.dumps(panel.to_dict(), allow_nan=False)) == {
-        "pooling": "cls",
-        "method": "pca",
-        "purity": None,
-        "trustworthiness": None,
-        "notes": ["2 distinct documents: " + TOO_FEW],
-    }
+def test_tsne_places_nothing_further_and_too_few_documents_neither():
+    assert project(rows_of(9), TSNE_).place is None
+    assert project(rows_of(3), UMAP).place is None

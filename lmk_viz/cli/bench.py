@@ -1,6 +1,6 @@
 """The benchmarks: speed and memory, side by side in one run."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,3 +62,34 @@ def bench_forecast_command(as_json: JsonOption = False) -> None:
             f"{row['seconds']:8.2f} s ({row['seconds_ratio']:.2f})  {row['forecast_mib']:8.0f} MiB "
             f"forecast, {row['mib']:8.0f} MiB ({row['memory_ratio'] or 0:.2f})"
         )
+
+
+@app.command("map")
+def bench_map_command(
+    documents: Annotated[int, typer.Option("--documents", help="Rows of each table.")] = 5_000,
+    dimensions: Annotated[int, typer.Option("--dimensions")] = 384,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Three aligned maps against umap-learn called plainly; the time of another colour."""
+    from lmk_viz.bench_map import MapBench, bench_map
+    from lmk_viz.config import ProjectionMethod
+    from lmk_viz.figures.projection import colour_values, map_figure
+
+    def draw(points: Any, values: list[Any]) -> int:
+        hover = [
+            f"<b>document {i}</b><br>about so many words of a text" for i in range(len(points))
+        ]
+        figure = map_figure(
+            points, colour_values("colour", values), hover, "CLS", ProjectionMethod.UMAP
+        )
+        return len(figure.to_json())
+
+    settings = MapBench(documents, dimensions, seed=seed)
+    result = bench_map(settings, draw, lambda what: typer.echo(what, err=True))
+    if as_json:
+        print_json(result)
+        return
+    for name, value in result.items():
+        if name != "settings":
+            typer.echo(f"{name:<24}{value:,.3f}")

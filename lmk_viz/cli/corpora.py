@@ -17,7 +17,7 @@ from lmk_viz.cli.options import (
     show_progress,
     takes_chunking,
 )
-from lmk_viz.config import ChunkingConfig
+from lmk_viz.config import ChunkingConfig, PoolingMode
 from lmk_viz.presets import DEFAULT_NAME
 
 __all__ = ["app"]
@@ -34,7 +34,7 @@ def embed(
     output: Annotated[str, typer.Option("--output", help="A .parquet file to write.")],
     chunking: ChunkingConfig,
     pooling: Annotated[
-        str, typer.Option("--pooling", help="cls, mean, landmark, every_k, multi_cls; by commas.")
+        str, typer.Option("--pooling", help=f"{', '.join(PoolingMode)}; by commas.")
     ] = "cls,mean,landmark",
     encoder: EncoderOption = DEFAULT_NAME,
     max_length: MaxLengthOption = None,
@@ -81,6 +81,7 @@ def embed(
         "output": str(target),
         "encoder": model.name,
         "trained_for": model.trained_for.value if model.trained_for else None,
+        "trained_poolings": sorted(mode.value for mode in model.trained_poolings),
         "chunking": chunking.describe(),
         "poolings": [p.mode.value for p in table.poolings],
         "documents": len(table),

@@ -95,13 +95,14 @@ def attention(
     model = load_encoder(encoder, device)
     made = model.layout(document.text, layout, chunking, max_length)
     model.check_memory(len(made), 1 + made.n_landmarks)
-    profile = model.attention_profile(made, config, progress_by_layer(model.n_layers))
+    profile = model.attention_profile(made, config, progress_by_layer(model.layers_to_read(made)))
     if as_json:
         print_json(
             {
                 "document": document.id,
                 "encoder": model.name,
                 "trained_for": model.trained_for.value if model.trained_for else None,
+                "row_sources": {m.value: name for m, name in model.row_sources(made).items()},
                 "chunking": chunking.describe(),
                 "layout": made.kind.value,
                 "input_length": len(made),
@@ -114,6 +115,7 @@ def attention(
     lines = [
         f"{document.title}: {profile.n_content:,} text tokens, {made.n_cut:,} cut, "
         f"{made.n_landmarks} landmarks, encoder {model.name}",
+        "rows: " + ", ".join(f"{m.value} from {n}" for m, n in model.row_sources(made).items()),
         "mean over heads; first_tenth of a uniform row is 0.100",
         f"{'layer':<12}{'row':<10}"
         + "".join(f"{name:>20}" for name in SCALARS)

@@ -1,6 +1,6 @@
 """The verb that lists encoders or describes one."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,12 +34,13 @@ def encoders(
         else:
             typer.echo("\n".join(f"{key}: {value}" for key, value in facts.items()))
         return
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": preset.name,
             "title": preset.title,
             "offline": preset.is_offline,
             "trained_for": preset.trained_for.value if preset.trained_for else None,
+            "trained_poolings": [mode.value for mode in preset.trained_poolings],
             "positions": preset.positions,
             "note": preset.note,
         }
@@ -49,6 +50,5 @@ def encoders(
         print_json({"encoders": rows})
         return
     for row in rows:
-        typer.echo(
-            f"{row['name']:<46}{row['positions']:<18}{row['trained_for'] or '-':<8}{row['note']}"
-        )
+        trained = ", ".join(row["trained_poolings"]) or "-"
+        typer.echo(f"{row['name']:<46}{row['positions']:<18}{row['note']} Trained for: {trained}.")

@@ -13,6 +13,7 @@ from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig, LayoutKi
 
 __all__ = [
     "DeviceOption",
+    "DtypeOption",
     "EncoderOption",
     "JsonOption",
     "LayoutOption",
@@ -26,9 +27,15 @@ __all__ = [
 ]
 
 EncoderOption = Annotated[
-    str, typer.Option("--encoder", help="'default' (offline), a hub id, or a local folder.")
+    str,
+    typer.Option(
+        "--encoder",
+        help="lmk-mini (offline, a variant a pooling), its members lmk-mini-backbone, "
+        "lmk-mini-cls, ..., all-minilm-l6-v2 (offline), a hub id, or a local folder.",
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, mps, cuda, cuda:1, ...")]
+DtypeOption = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")]
 GranularityOption = Annotated[
     int | None, typer.Option("--granularity", help="Fixed chunking: tokens a chunk (32).")
 ]
@@ -119,11 +126,11 @@ def takes_chunking(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def load_encoder(name: str, device: str) -> Any:
+def load_encoder(name: str, device: str, dtype: str = "auto") -> Any:
     """Returns the encoder of a name."""
     from lmk_viz.encoder import Encoder
 
-    return Encoder.from_pretrained(EncoderConfig(name, device=device))
+    return Encoder.from_pretrained(EncoderConfig(name, device=device, dtype=dtype))
 
 
 def print_json(value: dict[str, Any]) -> None:

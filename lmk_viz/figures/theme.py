@@ -42,6 +42,7 @@ STYLES = {
     PoolingMode.LANDMARK: TraceStyle("#14946B", "solid", "diamond"),
     PoolingMode.EVERY_K: TraceStyle("#A060C8", "dot", "triangle-up"),
     PoolingMode.MULTI_CLS: TraceStyle("#B0891B", "dashdot", "x"),
+    PoolingMode.LATENT_ATTENTION: TraceStyle("#C9467F", "longdashdot", "cross"),
 }
 
 CATEGORY_COLOURS = (

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from lmk_viz.attention_profile import AttentionProfile
-from lmk_viz.config import AttentionConfig, EncoderConfig, LayerKind, LayoutKind
+from lmk_viz.config import AttentionConfig, EncoderConfig, LayerKind, LayoutKind, PoolingMode
 from lmk_viz.figures.attention import ROW_NAMES, Curve, spread_figure
 from lmk_viz.figures.attention_maps import (
     MAP_SCALARS,
@@ -19,10 +19,9 @@ from lmk_viz.figures.attention_maps import (
 )
 from lmk_viz.figures.rope import rope_alt, rope_figure
 from lmk_viz.landmarks import Layout
-from lmk_viz.presets import PRESETS
 from lmk_viz.rope import rope_kernel, smoothed_kernel
 from lmk_viz.ui import cache, panels, state
-from lmk_viz.ui.controls import Inputs
+from lmk_viz.ui.controls import Inputs, offered_encoders
 from lmk_viz.ui.jobs import await_job
 from lmk_viz.ui.limits import Limits
 from lmk_viz.ui.messages import show_error
@@ -183,8 +182,17 @@ def pick_single_landmarks(layout: Layout) -> tuple[int, ...]:
     return state.SINGLE.get()
 
 
-def decay_caption(profile: AttentionProfile, layout: Layout, view: View) -> str:
-    """Returns what the decay figure shows, with its numbers and limits."""
+def decay_caption(
+    profile: AttentionProfile, layout: Layout, view: View, encoder: Any = None
+) -> str:
+    """Returns what the decay figure shows, with its numbers and limits.
+
+    Args:
+        profile: that is drawn.
+        layout: of the text.
+        view: layers and head on show.
+        encoder: that was read; a family reads each row from another of its variants.
+    """
     widths = profile.edges[1:] - profile.edges[:-1]
     size = f"{widths.min()}" + (f" to {widths.max()}" if widths.max() != widths.min() else "")
     parts = [
@@ -196,7 +204,20 @@ def decay_caption(profile: AttentionProfile, layout: Layout, view: View) -> str:
         parts.append(f"{layout.n_cut:,} tokens behind the length limit are not seen at all.")
     if any(profile.layer_kinds[i] is LayerKind.LOCAL for i in view.layers):
         parts.append("A local layer sees no further than its window; empty bins leave a gap.")
-    if layout.n_landmarks:
+    if getattr(encoder, "variants", None):
+        sources = encoder.row_sources(layout)
+        cls, landmark = (
+            escape_markdown(sources[mode]) if mode in profile.rows else ""
+            for mode in (PoolingMode.CLS, PoolingMode.LANDMARK)
+        )
+        parts.append(f"The CLS row is that of {cls}, read from `[CLS] text [SEP]` as CLS pooling")
+        parts.append(
+            f"reads it; the landmark rows are those of {landmark}, read from the input with "
+            "landmarks. Both cover the same text tokens."
+            if landmark
+            else "reads it."
+        )
+    elif layout.n_landmarks:
         parts.append("Both rows are read from the input with landmarks.")
     return " ".join(parts)
 
@@ -325,7 +346,7 @@ def read_second(
 
 def pick_second_encoder(limits: Limits) -> EncoderConfig | None:
     """Draws the picker of a second encoder and returns it, if one is chosen."""
-    listed = list(limits.encoders) or [preset.name for preset in PRESETS]
+    listed = offered_encoders(limits)
     chosen = state.SECOND_ENCODER.get()
     if chosen and limits.encoders and chosen not in listed:
         show_error(f"Encoder {chosen!r} is not offered here; no second one is shown.")

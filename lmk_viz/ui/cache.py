@@ -16,22 +16,32 @@ from lmk_viz.config import (
     ProjectionConfig,
     digest,
 )
-from lmk_viz.corpus import Corpus, sample_corpus
+from lmk_viz.corpus import Corpus, CorpusTable, sample_corpus
+from lmk_viz.corpus_sources import HubSource, hub_corpus
 from lmk_viz.documents import Document, sample_documents
 from lmk_viz.ui.jobs import Job, JobControl
 
 __all__ = [
     "ResultStore",
+    "find_probe",
     "forget_attention",
+    "forget_probe",
     "get_embeddings",
     "get_encoder",
+    "get_hub_table",
+    "get_landmark_states",
     "get_layout",
     "get_layout_stats",
-    "get_map_panels",
+    "get_map",
+    "get_needles",
+    "get_newsgroups",
     "get_sample_corpus",
     "get_samples",
     "get_segment_cosines",
+    "get_stability",
+    "is_family",
     "start_attention",
+    "start_probe",
     "start_warm_up",
 ]
 
@@ -74,6 +84,11 @@ class ResultStore(Generic[R]):
                     self._results.popitem(last=False)
             return result
 
+    def peek(self, key: str) -> R | None:
+        """Returns the result of a key, or None where it is not there."""
+        with self._lock:
+            return self._results.get(key)
+
     def drop(self, key: str) -> None:
         """Forgets a result, if it is there."""
         with self._lock:
@@ -82,10 +97,17 @@ class ResultStore(Generic[R]):
 
 @st.cache_resource(max_entries=2, show_spinner="Loading the encoder")
 def get_encoder(config: EncoderConfig) -> Any:
-    """Returns the encoder, shared by all sessions."""
+    """Returns the encoder, shared by all sessions; a family with its variants is one."""
     from lmk_viz.encoder import Encoder
 
     return Encoder.from_pretrained(config)
+
+
+def is_family(name: str) -> bool:
+    """Returns whether an encoder's name stands for a family; loads nothing."""
+    from lmk_viz import loading
+
+    return loading.is_family(name)
 
 
 @st.cache_resource(max_entries=1, show_spinner="Drawing random weights")
@@ -160,7 +182,7 @@ def start_attention(
         return encoder.attention_profile(
             layout,
             attention,
-            on_layer=lambda layer: control.report(layer + 1, encoder.n_layers),
+            on_layer=lambda layer: control.report(layer + 1, encoder.layers_to_read(layout)),
             should_stop=lambda: control.is_stopped,
         )
 
@@ -243,15 +265,58 @@ def get_embeddings(
     return _store("embeddings", 8).get(key, compute)
 
 
-def get_map_panels(table: Any, config: ProjectionConfig) -> Any:
-    """Returns a map a pooling of an embedded corpus."""
+def get_map(table: Any, config: ProjectionConfig) -> Any:
+    """Returns the map of an embedded corpus: a panel a pooling, and the numbers."""
 
     def compute() -> Any:
-        from lmk_viz.projection import map_panels
+        from lmk_viz.maps import build_map
 
-        return map_panels(table.vectors, [d.label for d in table.documents], config)
+        labels = [d.label for d in table.documents]
+        return build_map(table.vectors, labels, table.tokens, config)
 
     return _store("maps", 16).get(digest(table.fingerprint(), config), compute)
+
+
+def get_stability(table: Any, config: ProjectionConfig) -> Any:
+    """Returns by pooling how far layouts of several seeds agree."""
+
+    def compute() -> Any:
+        from lmk_viz.alignment import layout_stability
+
+        return {mode: layout_stability(rows, config) for mode, rows in table.vectors.items()}
+
+    return _store("stability", 16).get(digest(table.fingerprint(), config), compute)
+
+
+def get_landmark_states(
+    config: EncoderConfig,
+    documents: tuple[Document, ...],
+    chunking: ChunkingConfig,
+    max_length: int | None,
+) -> Any:
+    """Returns the landmark states of some documents."""
+
+    def compute() -> Any:
+        from lmk_viz.landmark_points import landmark_states
+
+        return landmark_states(get_encoder(config), documents, chunking, max_length)
+
+    key = digest(config, [(d.id, d.text) for d in documents], chunking, max_length)
+    return _store("landmark_states", 16).get(key, compute)
+
+
+@st.cache_data(max_entries=2, show_spinner="Fetching 20 newsgroups")
+def get_newsgroups(limit: int, seed: int) -> Corpus:
+    """Returns a seeded part of scikit-learn's 20 newsgroups."""
+    from lmk_viz.corpus_sources import newsgroups_corpus
+
+    return newsgroups_corpus(limit, seed)
+
+
+@st.cache_data(max_entries=2, show_spinner="Fetching rows of the data set")
+def get_hub_table(source: HubSource, limit: int, seed: int) -> CorpusTable:
+    """Returns a seeded part of a data set of the hub."""
+    return hub_corpus(source, limit, seed)
 
 
 @st.cache_resource(show_spinner=False)
@@ -262,3 +327,33 @@ def start_warm_up() -> threading.Thread:
     thread = threading.Thread(target=warm_up, name="umap-warm-up", daemon=True)
     thread.start()
     return thread
+
+
+def find_probe(key: str) -> "Job[Any] | None":
+    """Returns a probe's call, running or ended, if one was started."""
+    job: Job[Any] | None = _store("probes", 24).peek(key)
+    return job
+
+
+def start_probe(key: str, run: Callable[[JobControl], Any]) -> "Job[Any]":
+    """Returns a probe's call, started if it was not.
+
+    Args:
+        key: digest of all that the result depends on.
+        run: takes the control; must not touch Streamlit, as it runs in a thread.
+    """
+    job: Job[Any] = _store("probes", 24).get(key, lambda: Job(run, "probe"))
+    return job
+
+
+def forget_probe(key: str) -> None:
+    """Drops an ended call, so that the next one measures anew."""
+    _store("probes", 24).drop(key)
+
+
+@st.cache_data(show_spinner=False)
+def get_needles() -> Any:
+    """Returns the bundled needles."""
+    from lmk_viz.probes.needles import load_needles
+
+    return load_needles()

@@ -1,22 +1,22 @@
 """Shared pickers: encoder, document, chunking. Each draws widgets and returns a setting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig
+from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig, PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.landmarks import MIN_LENGTH
-from lmk_viz.presets import PRESETS, find_preset
+from lmk_viz.presets import PRESETS, canonical_name, find_preset, member_name
 from lmk_viz.ui import cache, state
 from lmk_viz.ui.limits import Limits
 from lmk_viz.ui.messages import show_error, stop_with
 from lmk_viz.ui.sources import pick_document
 from lmk_viz.ui.text import escape_markdown
 
-__all__ = ["Inputs", "pick_inputs"]
+__all__ = ["Inputs", "available_poolings", "offered_encoders", "pick_inputs"]
 
 OTHER_ENCODER = "another"
 MODE_NAMES = {
@@ -45,6 +45,29 @@ def read_limits() -> Limits:
         st.stop()
 
 
+def offered_encoders(limits: Limits) -> list[str]:
+    """Returns the names to choose from: the operator's, else all presets, the family first."""
+    if limits.encoders:
+        return list(dict.fromkeys(map(canonical_name, limits.encoders)))
+    return [preset.name for preset in PRESETS]
+
+
+def available_poolings(encoder: Any) -> tuple[PoolingMode, ...]:
+    """Returns the poolings that can be had from an encoder.
+
+    Latent attention is a layer of its own that most encoders have not got.
+    """
+
+    def is_there(mode: PoolingMode) -> bool:
+        try:
+            encoder.check_pooling(mode)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(mode for mode in PoolingMode if is_there(mode))
+
+
 def pick_encoder(limits: Limits, place: DeltaGenerator) -> tuple[EncoderConfig, Any]:
     """Draws the encoder picker and returns the setting and the loaded encoder.
 
@@ -52,7 +75,7 @@ def pick_encoder(limits: Limits, place: DeltaGenerator) -> tuple[EncoderConfig, 
         limits: of the operator.
         place: for messages; a narrow screen hides the side bar and all that is said in it.
     """
-    names = list(limits.encoders) or [preset.name for preset in PRESETS]
+    names = offered_encoders(limits)
     chosen = state.ENCODER.get()
     is_listed = chosen in names
     if not is_listed and limits.encoders:
@@ -88,7 +111,7 @@ def pick_encoder(limits: Limits, place: DeltaGenerator) -> tuple[EncoderConfig, 
         with place:
             stop_with("Name an encoder in the side bar: a hub id, or a local folder.")
     try:
-        config = EncoderConfig(state.ENCODER.get(), device=limits.device)
+        config = _pick_backbone(EncoderConfig(state.ENCODER.get(), device=limits.device))
         encoder = cache.get_encoder(config)
     except ValueError as error:
         with place:
@@ -98,21 +121,41 @@ def pick_encoder(limits: Limits, place: DeltaGenerator) -> tuple[EncoderConfig, 
     return config, encoder
 
 
+def _pick_backbone(config: EncoderConfig) -> EncoderConfig:
+    """Draws a family's switch between its variants and its backbone; returns what to load."""
+    if not cache.is_family(config.name):
+        return config
+    st.toggle(
+        "One backbone for all poolings",
+        help="Off: each pooling is read from the variant trained for it. On: all from the one "
+        "backbone, to see what a pooling does that an encoder was not trained for.",
+        **state.ONE_BACKBONE.widget(),
+    )
+    return replace(config, name=member_name(config.name)) if state.ONE_BACKBONE.get() else config
+
+
 def describe_encoder(encoder: Any) -> None:
     """Draws what the loaded encoder is."""
     facts = encoder.facts()
-    trained = facts["trained_for"]
+    variants = facts.get("variants", [])
+    trained = ", ".join(facts["trained_poolings"])
+    length = facts["training_length"]
     window = (
         f", {len(facts['local_layers'])} local of ±{facts['window']}" if facts["window"] else ""
     )
-    limit = "hard limit" if facts["hard_limit"] else "trained for"
+    soft = "usable to" if length else "trained for"
+    limit = "hard limit" if facts["hard_limit"] else soft
+    if variants:
+        training = f"family of {len(variants)} variants, one each for {', '.join(variants)}"
+    else:
+        training = f"trained for {trained} pooling" if trained else "trained for no pooling"
+    training += f", on texts of up to {length:,} tokens" if length else ""
     st.caption(
         f"{facts['device']}, {facts['dtype']} · {facts['parameters'] / 1e6:.1f} M parameters, "
         f"{facts['memory_bytes'] / 2**20:.0f} MiB · {facts['layers']} layers{window} · "
         f"{facts['positional_scheme']} positions, {limit} {facts['max_length']:,} tokens · "
         f"CLS {escape_markdown(facts['cls_token'] or 'none')}, landmark "
-        f"{escape_markdown(facts['landmark_token'])} · "
-        + (f"trained for {trained} pooling" if trained else "trained for no pooling")
+        f"{escape_markdown(facts['landmark_token'])} · {training}"
     )
 
 

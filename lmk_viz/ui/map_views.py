@@ -1,6 +1,8 @@
-"""Parts of the embedding map page."""
+"""Parts of the embedding map page that stand above and below the panels."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pandas as pd
 import streamlit as st
@@ -8,21 +10,22 @@ import streamlit as st
 from lmk_viz.config import PoolingConfig, PoolingMode, ProjectionConfig, ProjectionMethod
 from lmk_viz.corpus import Corpus, Excluded
 from lmk_viz.embedding import EmbeddingTable
-from lmk_viz.projection import MapPanel
+from lmk_viz.figures.map_page import render_map_page
+from lmk_viz.map_table import VectorTable, coordinates_frame
+from lmk_viz.maps import CorpusMap, MapPanel
 from lmk_viz.similarity import cos_sim
 from lmk_viz.ui import panels, state
 from lmk_viz.ui.controls import Inputs
 from lmk_viz.ui.text import escape_markdown
 
 __all__ = [
-    "panel_alt",
-    "panel_numbers",
+    "embedding_progress",
     "pick_projection",
-    "points_frame",
     "show_cosines",
+    "show_downloads",
     "show_excluded",
     "show_receipt",
-    "snippet",
+    "vector_table",
 ]
 
 MAX_COSINES = 30
@@ -30,11 +33,16 @@ METHOD_NAMES = {
     ProjectionMethod.AUTO: "Automatic",
     ProjectionMethod.UMAP: "UMAP",
     ProjectionMethod.PCA: "PCA",
+    ProjectionMethod.TSNE: "t-SNE",
 }
 
 
-def pick_projection() -> None:
-    """Draws the controls of poolings and projection; the choices hold what is picked."""
+def pick_projection() -> ProjectionConfig:
+    """Draws the controls of poolings and projection and returns how to lay out.
+
+    Raises:
+        ValueError: when a choice is out of range.
+    """
     st.multiselect(
         "Poolings",
         list(PoolingMode),
@@ -56,7 +64,7 @@ def pick_projection() -> None:
             200,
             step=1,
             width=130,
-            help="UMAP's n_neighbors: how many neighbours hold a point.",
+            help="How many neighbours hold a point: UMAP's n_neighbors, t-SNE's perplexity.",
             **state.NEIGHBOURS.widget(),
         )
         st.number_input(
@@ -68,7 +76,45 @@ def pick_projection() -> None:
             help="UMAP's min_dist: how tightly points of a clump may lie.",
             **state.MIN_DIST.widget(),
         )
+        st.selectbox(
+            "Metric",
+            ProjectionConfig.METRICS,
+            width=150,
+            help="What the layout takes for the distance of two vectors. The numbers are by "
+            "cosine always.",
+            **state.METRIC.widget(),
+        )
         st.number_input("Seed", 0, 2**32 - 1, step=1, width=130, **state.MAP_SEED.widget())
+    return ProjectionConfig(
+        state.METHOD.get(),
+        state.NEIGHBOURS.get(),
+        state.MIN_DIST.get(),
+        state.MAP_SEED.get(),
+        state.METRIC.get(),
+    )
+
+
+@contextmanager
+def embedding_progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows how far embedding is and about how long the rest takes; hits show nothing.
+
+    Yields:
+        A callback that takes passes done and passes in all.
+    """
+    place, started = st.empty(), time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        left = (time.monotonic() - started) / max(done, 1) * (total - done)
+        # Long documents come first, so the estimate errs on the long side.
+        place.progress(
+            done / total,
+            text=f"Embedding: pass {done:,} of {total:,}, at most about {left:,.0f} s left",
+        )
+
+    try:
+        yield show
+    finally:
+        place.empty()
 
 
 def show_receipt(corpus: Corpus, table: EmbeddingTable, inputs: Inputs) -> None:
@@ -82,6 +128,8 @@ def show_receipt(corpus: Corpus, table: EmbeddingTable, inputs: Inputs) -> None:
         f"{len(corpus.excluded) + len(table.excluded):,} left out",
         inputs.chunking.describe(),
     ]
+    if corpus.note:
+        parts.insert(2, f":orange[{escape_markdown(corpus.note)}]")
     for pooling in table.poolings:
         count = int(table.fell_back[pooling.mode].sum())
         if count:
@@ -112,45 +160,55 @@ def show_cosines(table: EmbeddingTable, pooling: PoolingConfig, panel: MapPanel)
     shown = f" of the first {MAX_COSINES} documents" if len(table) > MAX_COSINES else ""
     st.markdown(f"**{pooling.label}**: cosines{shown}")
     st.dataframe(pd.DataFrame(cos_sim(vectors, vectors), names, names).round(4))
+    st.caption(" ".join(panel.placed.projection.notes))
 
 
-def panel_numbers(panel: MapPanel) -> str:
-    """Returns a panel's numbers as markdown, each with its control."""
-    lines = []
-    if panel.purity is not None:
-        purity = panel.purity
-        lines.append(
-            f"Neighbours with the same label: **{purity.value:.2f}** "
-            f"({purity.low:.2f} to {purity.high:.2f}); by chance {purity.chance:.2f}, "
-            f"k = {purity.k}"
+def vector_table(table: EmbeddingTable, corpus: Corpus) -> VectorTable:
+    """Returns an embedded corpus with the further columns of its source."""
+    frame = table.to_frame(with_vectors=False)
+    rows = {document.id: row for row, document in enumerate(corpus.documents)}
+    for name, values in corpus.extra.items():
+        if name not in frame:
+            frame[name] = [values[rows[document.id]] for document in table.documents]
+    frame["cut"] = table.was_cut
+    return VectorTable(frame, table.vectors)
+
+
+def show_downloads(
+    inputs: Inputs,
+    table: EmbeddingTable,
+    vectors: VectorTable,
+    found: CorpusMap,
+    config: ProjectionConfig,
+) -> None:
+    """Draws what a reader takes away: the map as a page, coordinates, numbers, Python."""
+    coordinates = coordinates_frame(vectors, found)
+    if any(panel.points is not None for panel in found.panels):
+        colour = state.COLOUR.get() if state.COLOUR.get() in vectors.frame else "label"
+        st.download_button(
+            "The map as a page (HTML, linked panels, works offline)",
+            lambda: render_map_page(
+                "Embedding map", vectors, found, config, colour, vectors.column(colour)
+            ).encode(),
+            "map.html",
+            "text/html",
+            key="map.page",
+            on_click="ignore",
+            icon=":material/download:",
         )
-    if panel.trustworthiness is not None:
-        value, k = panel.trustworthiness
-        lines.append(f"Trustworthiness of the map: **{value:.2f}**, k = {k}")
-    return "  \n".join([*lines, *panel.projection.notes])
-
-
-def panel_alt(pooling: PoolingConfig, panel: MapPanel) -> str:
-    """Returns a panel in a sentence with its numbers."""
-    count = 0 if panel.points is None else len(panel.points)
-    numbers = panel_numbers(panel).replace("**", "").replace("  \n", ". ")
-    return f"{count:,} documents under {pooling.label} on a plane. {numbers}"
-
-
-def points_frame(table: EmbeddingTable, maps: Sequence[MapPanel]) -> pd.DataFrame:
-    """Returns one row a document with its point in every panel."""
-    frame = pd.DataFrame(
-        {"id": [d.id for d in table.documents], "label": [d.label for d in table.documents]}
+    panels.show_downloads(
+        "map",
+        coordinates,
+        found.to_dict()
+        | {
+            "points": coordinates.astype(object).where(coordinates.notna(), None).to_dict("records")
+        },
+        None,
+        _snippet(inputs, table, config),
     )
-    for panel in maps:
-        if panel.points is not None:
-            frame[f"{panel.mode.value}_x"] = panel.points[:, 0]
-            frame[f"{panel.mode.value}_y"] = panel.points[:, 1]
-    return frame
 
 
-def snippet(inputs: Inputs, table: EmbeddingTable, config: ProjectionConfig) -> str:
-    """Returns Python that gives the numbers of the page."""
+def _snippet(inputs: Inputs, table: EmbeddingTable, config: ProjectionConfig) -> str:
     names = ",".join(pooling.mode.value for pooling in table.poolings)
     return "\n".join(
         [
@@ -158,8 +216,8 @@ def snippet(inputs: Inputs, table: EmbeddingTable, config: ProjectionConfig) -> 
             "from lmk_viz.corpus import load_corpus",
             "from lmk_viz.embedding import embed_documents",
             "from lmk_viz.encoder import Encoder",
+            "from lmk_viz.maps import build_map, numbers_frame",
             "from lmk_viz.pooling import parse_poolings",
-            "from lmk_viz.projection import map_panels",
             "",
             f"encoder = Encoder.from_pretrained({inputs.encoder.name!r})",
             'corpus = load_corpus("sample_docs/topics.jsonl")  # or your own table',
@@ -169,9 +227,8 @@ def snippet(inputs: Inputs, table: EmbeddingTable, config: ProjectionConfig) -> 
             f"    encoder, corpus.documents, poolings, chunking, max_length={inputs.max_length}",
             ")",
             f"config = ProjectionConfig({config.method.value!r}, {config.n_neighbors}, "
-            f"{config.min_dist}, {config.seed})",
+            f"{config.min_dist}, {config.seed}, {config.metric!r})",
             "labels = [document.label for document in table.documents]",
-            "for panel in map_panels(table.vectors, labels, config):",
-            "    print(panel.to_dict())",
+            "print(numbers_frame(build_map(table.vectors, labels, table.tokens, config)))",
         ]
     )

@@ -1,7 +1,7 @@
 """Parts of pages that draw results: receipts, downloads, badges, progress."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,7 @@ PAGES = (
     ("pages/1_Landmarks.py", "Landmarks", ":material/anchor:"),
     ("pages/2_Attention.py", "Attention", ":material/visibility:"),
     ("pages/3_Embedding_map.py", "Embedding map", ":material/scatter_plot:"),
+    ("pages/4_Position_bias.py", "Position bias", ":material/straighten:"),
 )
 FIGURE_CONFIG = {
     "displaylogo": False,
@@ -99,17 +100,40 @@ def show_metrics(values: Sequence[tuple[str, str, str]]) -> None:
             st.metric(name, value, help=help_text, width="content")
 
 
-def show_badge(trained_for: PoolingMode | None, shown: Sequence[PoolingMode]) -> None:
-    """Says for which of the poolings on show the encoder was never trained."""
-    untrained = [mode.value for mode in shown if mode is not trained_for]
+def show_badge(encoder: Any, shown: Sequence[PoolingMode]) -> None:
+    """Says for which of the poolings on show the encoder was never trained.
+
+    Of a family it also says that each pooling has a space of its own.
+
+    Args:
+        encoder: the encoder, or the pooling or poolings that it was trained for, or None.
+        shown: what is on show.
+    """
+    if len(shown) > 1 and getattr(encoder, "variants", None):
+        st.caption(
+            "Each pooling is read from the variant that was trained for it. The vectors of two "
+            "variants are not one space: everything compared here is compared within a variant."
+        )
+    trained = _trained_poolings(encoder)
+    untrained = [mode.value for mode in shown if mode not in trained]
     if not untrained:
         return
-    known = f"trained for {trained_for.value}" if trained_for else "not trained for any pooling"
+    names = ", ".join(mode.value for mode in PoolingMode if mode in trained)
+    known = f"trained for {names}" if names else "not trained for any pooling"
     st.markdown(
         f":orange-badge[:material/warning: {known}] This encoder was never trained for "
         f"{', '.join(untrained)}: what is seen here shows what an untrained pooling does with "
         "it, and is no verdict on those poolings."
     )
+
+
+def _trained_poolings(encoder: Any) -> frozenset[PoolingMode]:
+    if encoder is None:
+        return frozenset()
+    if isinstance(encoder, PoolingMode):  # Before iterables: a string is one.
+        return frozenset({encoder})
+    known: Iterable[PoolingMode] = getattr(encoder, "trained_poolings", encoder)
+    return frozenset(known)
 
 
 def show_figure(figure: go.Figure, key: str, alt: str) -> None:

@@ -1,26 +1,22 @@
-"""Where texts come from: samples, pasted text, uploads."""
+"""Where a document comes from: samples, pasted text, an upload."""
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import streamlit as st
 
-from lmk_viz.corpus import TABLE_SUFFIXES, Corpus, corpus_from_bytes
 from lmk_viz.documents import Document, document_from_bytes
-from lmk_viz.ui import cache, state
-from lmk_viz.ui.limits import Limits
+from lmk_viz.ui import state
 from lmk_viz.ui.messages import show_error, stop_with
 
-__all__ = ["pick_corpus", "pick_document"]
+__all__ = ["UPLOAD_MEGABYTES", "pick_document"]
 
 T = TypeVar("T")
 
 MAX_PASTED = 1_200_000
 UPLOAD_MEGABYTES = 10
-BUNDLED = "bundled"
 
 _UPLOAD = "shared.upload"
-_CORPUS_UPLOAD = "map.upload"
 
 
 def pick_document(samples: tuple[Document, ...]) -> Document:
@@ -95,32 +91,3 @@ def _upload(
             st.stop()
     found: T | None = st.session_state.get(kept)
     return found
-
-
-def pick_corpus(limits: Limits) -> Corpus:
-    """Draws the corpus picker and returns the corpus, or stops the page with what is wrong."""
-    names = {BUNDLED: "Bundled: 72 texts on eight topics", state.UPLOADED: "Your table"}
-    if state.CORPUS.get() not in names:
-        show_error(f"There is no corpus {state.CORPUS.get()!r}; the bundled one is shown.")
-        state.CORPUS.set(BUNDLED)
-    chosen = st.selectbox(
-        "Corpus", list(names), format_func=names.__getitem__, **state.CORPUS.widget()
-    )
-    if chosen == BUNDLED:
-        return cache.get_sample_corpus()
-    corpus = _upload(
-        f"A table ({', '.join(TABLE_SUFFIXES)}) with a column text, and id, title, label if any",
-        [suffix[1:] for suffix in TABLE_SUFFIXES],
-        "_corpus_upload",
-        _CORPUS_UPLOAD,
-        corpus_from_bytes,
-    )
-    if corpus is None:
-        stop_with("Choose a table above, or the bundled corpus in the list.")
-    if len(corpus) > limits.max_documents:
-        show_error(
-            f"{corpus.name} has {len(corpus):,} documents; at most {limits.max_documents:,} are "
-            "embedded at once here. Give a smaller table; nothing is sampled silently."
-        )
-        st.stop()
-    return corpus

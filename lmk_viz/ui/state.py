@@ -20,9 +20,10 @@ from lmk_viz.config import (
     ChunkingMode,
     LayoutKind,
     PoolingMode,
+    ProjectionConfig,
     ProjectionMethod,
 )
-from lmk_viz.presets import DEFAULT_NAME
+from lmk_viz.presets import DEFAULT_NAME, canonical_name
 from lmk_viz.ui.text import escape_markdown
 
 __all__ = ["Choice", "sync_url"]
@@ -186,6 +187,10 @@ def _name(text: str) -> str:
     return text
 
 
+def _encoder(text: str) -> str:
+    return canonical_name(_name(text))
+
+
 def _sorted_tuple(values: list[int]) -> tuple[int, ...]:
     return tuple(sorted(values))
 
@@ -196,7 +201,9 @@ MAX_SINGLE = 4
 PASTED = "pasted"
 UPLOADED = "uploaded"
 
-ENCODER = Choice("shared.encoder", "encoder", DEFAULT_NAME, _name)
+ENCODER = Choice("shared.encoder", "encoder", DEFAULT_NAME, _encoder)
+ONE_BACKBONE = Choice("shared.one_backbone", "one", False, _flag, _write_flag)
+"""Of a family: every pooling reads the backbone, which was not trained for most of them."""
 TEXT = Choice("shared.text", "", "", str)
 """The pasted text; never in the URL."""
 DOCUMENT = Choice("shared.document", "doc", "town_almanac", _name)
@@ -221,6 +228,7 @@ MAX_LENGTH = Choice("shared.max_length", "limit", 0, _count(0, 1_000_000))
 
 SHARED: tuple[Choice[Any], ...] = (
     ENCODER,
+    ONE_BACKBONE,
     DOCUMENT,
     MODE,
     GRANULARITY,
@@ -252,7 +260,7 @@ SINGLE: Choice[tuple[int, ...]] = Choice(
 AXIS = Choice("attention.axis", "axis", "position", _one_of("position", "distance"))
 MAP_ROW = Choice("attention.map_row", "row", PoolingMode.CLS, PoolingMode, lambda m: m.value)
 MAP_SCALAR = Choice("attention.map_scalar", "scalar", "first_tenth", _name)
-SECOND_ENCODER = Choice("attention.second", "encoder2", "", _name)
+SECOND_ENCODER = Choice("attention.second", "encoder2", "", _encoder)
 OTHERS: Choice[tuple[str, ...]] = Choice(
     "attention.others", "docs", (), _names, lambda names: "~".join(names), list, tuple
 )
@@ -286,4 +294,94 @@ NEIGHBOURS = Choice("map.n_neighbors", "k", 15, _count(2, 200))
 MIN_DIST = Choice("map.min_dist", "min_dist", 0.1, _share)
 MAP_SEED = Choice("map.seed", "map_seed", 0, _count(0, 2**32 - 1))
 CORPUS = Choice("map.corpus", "corpus", "bundled", _name)
-MAP_PAGE: tuple[Choice[Any], ...] = (CORPUS, POOLINGS, METHOD, NEIGHBOURS, MIN_DIST, MAP_SEED)
+METRIC = Choice(
+    "map.metric", "metric", ProjectionConfig().metric, _one_of(*ProjectionConfig.METRICS)
+)
+COLOUR = Choice("map.colour", "colour", "label", _name)
+POINTER = Choice("map.pointer", "pointer", "lasso", _one_of("lasso", "click"))
+ROW_LIMIT = Choice("map.rows", "rows", 2_000, _count(1, 20_000))
+ROW_SEED = Choice("map.row_seed", "row_seed", 0, _count(0, 2**32 - 1))
+STABILITY = Choice("map.stability", "stability", False, _flag, _write_flag)
+LANDMARK_POINTS = Choice("map.landmarks", "points", False, _flag, _write_flag)
+HUB_NAME = Choice("map.hub_name", "dataset", "", _name)
+HUB_SPLIT = Choice("map.hub_split", "split", "train", _name)
+HUB_CONFIG = Choice("map.hub_config", "subset", "", _name)
+MAP_PAGE: tuple[Choice[Any], ...] = (
+    CORPUS,
+    POOLINGS,
+    METHOD,
+    NEIGHBOURS,
+    MIN_DIST,
+    MAP_SEED,
+    METRIC,
+    COLOUR,
+    POINTER,
+    ROW_LIMIT,
+    ROW_SEED,
+    STABILITY,
+    LANDMARK_POINTS,
+    HUB_NAME,
+    HUB_SPLIT,
+    HUB_CONFIG,
+)
+
+FOCUS = Choice("map.focus", "focus", "", str)
+"""Id of the document whose neighbours are listed; not in the URL, as ids come from users."""
+SELECTED: Choice[tuple[str, ...]] = Choice("map.selected", "selected", (), _names)
+"""Ids of the documents that are brought out in every panel; not in the URL either."""
+TEXT_COLUMN = Choice("map.text_column", "text_column", "", str)
+TITLE_COLUMN = Choice("map.title_column", "title_column", "", str)
+LABEL_COLUMN = Choice("map.label_column", "label_column", "", str)
+"""Of an uploaded table; empty for what is guessed."""
+
+PROBE_VIEWS = ("needle", "influence", "segments", "shuffle", "dilution", "length")
+PROBE_VIEW = Choice("probe.view", "view", "needle", _one_of(*PROBE_VIEWS))
+PROBE_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+    "probe.poolings",
+    "probed",
+    (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.EVERY_K, PoolingMode.LANDMARK),
+    _modes,
+    lambda modes: "-".join(mode.value for mode in modes),
+    list,
+    tuple,
+)
+PROBE_TOKENS = Choice("probe.tokens", "length", 512, _count(8, 100_000))
+PROBE_BASE = Choice("probe.base", "base", 64, _count(8, 10_000))
+"""The shortest of four lengths, each twice the one before."""
+PROBE_NEEDLES = Choice("probe.needles", "needles", 12, _count(1, 1000))
+PROBE_DEPTHS = Choice("probe.depths", "depths", 10, _count(2, 100))
+PROBE_BORDER = Choice("probe.border", "border", "sentence", _one_of("sentence", "token"))
+PROBE_FILLER = Choice("probe.filler", "filler", "bundled", _one_of("bundled", "document"))
+PROBE_FILLERS = Choice("probe.fillers", "fillers", 1, _count(1, 4))
+PROBE_SEED = Choice("probe.seed", "probe_seed", 0, _count(0, 2**32 - 1))
+PROBE_RANDOM = Choice("probe.random", "random_weights", False, _flag, _write_flag)
+PROBE_CENTRED = Choice("probe.centred", "centred", False, _flag, _write_flag)
+PROBE_UNIT = Choice("probe.unit", "unit", "chunk", _one_of("chunk", "sentence"))
+PROBE_FLOOR = Choice("probe.floor", "floor", True, _flag, _write_flag)
+PROBE_SHARE = Choice("probe.share", "share", True, _flag, _write_flag)
+PROBE_SHUFFLES = Choice("probe.shuffles", "orders", 8, _count(1, 100))
+PROBE_SHUFFLED = Choice("probe.shuffled", "shuffled", False, _flag, _write_flag)
+PROBE_SIDE = Choice("probe.side", "side", "after", _one_of("after", "before", "around"))
+PROBE_PAGE: tuple[Choice[Any], ...] = (
+    PROBE_VIEW,
+    PROBE_POOLINGS,
+    PROBE_TOKENS,
+    PROBE_BASE,
+    PROBE_NEEDLES,
+    PROBE_DEPTHS,
+    PROBE_BORDER,
+    PROBE_FILLER,
+    PROBE_FILLERS,
+    PROBE_SEED,
+    PROBE_RANDOM,
+    PROBE_CENTRED,
+    PROBE_UNIT,
+    PROBE_FLOOR,
+    PROBE_SHARE,
+    PROBE_SHUFFLES,
+    PROBE_SHUFFLED,
+    PROBE_SIDE,
+)
+OWN_FACT = Choice("probe.own_fact", "", "", str)
+OWN_QUESTION = Choice("probe.own_question", "", "", str)
+"""A needle of the user's own; never in the URL."""

@@ -1,12 +1,16 @@
 """Pages run in this process, without a browser."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
+
+from lmk_viz.presets import MINILM_NAME
+from lmk_viz.ui import state
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = "app.py"
@@ -24,6 +28,14 @@ def quiet_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmk_viz.ui.jobs.PATIENCE_SECONDS", TIMEOUT_SECONDS)
     monkeypatch.setattr("lmk_viz.projection.warm_up", lambda: None)
     st.cache_data.clear()
+
+
+@pytest.fixture(autouse=True)
+def minilm_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages begin with MiniLM, whose numbers the tests know; some ask for a family by name."""
+    minilm = replace(state.ENCODER, default=MINILM_NAME)
+    monkeypatch.setattr(state, "ENCODER", minilm)
+    monkeypatch.setattr(state, "SHARED", (minilm, *state.SHARED[1:]))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from lmk_viz.attention_profile import SCALARS, AttentionProfile
 from lmk_viz.config import AttentionConfig, PoolingMode
 from lmk_viz.documents import sample_documents
 from lmk_viz.encoder import Encoder
+from lmk_viz.presets import MINILM_NAME
 from lmk_viz.ui import state
 from lmk_viz.ui.text import escape_markdown
 
@@ -26,7 +27,13 @@ numbers = count()
 def own_text() -> dict[str, Any]:
     """A text that no other test reads: what is kept of its runs is kept for all sessions."""
     text = f"Text number {next(numbers)} is about rivers, hills and the sea. " * 9
-    return {**SHORT, state.DOCUMENT.key: state.PASTED, state.TEXT.key: text}
+    # The encoder is named, since some tests undo what they and the fixtures have patched.
+    return {
+        **SHORT,
+        state.ENCODER.key: MINILM_NAME,
+        state.DOCUMENT.key: state.PASTED,
+        state.TEXT.key: text,
+    }
 
 
 def problems(at: AppTest) -> list[str]:
@@ -55,11 +62,11 @@ def captions(at: AppTest) -> str:
 
 
 @pytest.fixture
-def profile(default_encoder: Encoder) -> AttentionProfile:
+def profile(minilm_encoder: Encoder) -> AttentionProfile:
     """What the page reads of its first document at the short length limit."""
     text = next(d.text for d in sample_documents() if d.id == state.DOCUMENT.default)
-    layout = default_encoder.layout(text, max_length=64)
-    return default_encoder.attention_profile(layout, AttentionConfig())
+    layout = minilm_encoder.layout(text, max_length=64)
+    return minilm_encoder.attention_profile(layout, AttentionConfig())
 
 
 # Axis, layers, head.
@@ -170,7 +177,7 @@ def test_second_encoder_that_cannot_be_had_is_said_to_be_so(open_page, name, wor
 def test_second_encoder_that_is_not_offered_is_named_and_left_out(
     open_page, monkeypatch, tiny_folder
 ):
-    monkeypatch.setenv("LMK_VIZ_ENCODERS", "default")
+    monkeypatch.setenv("LMK_VIZ_ENCODERS", MINILM_NAME)
     at = open_page(ATTENTION, SHORT, {"encoder2": str(tiny_folder)})
     assert ["is not offered here; no second one" in e.value for e in at.error] == [True]
     assert curve_names(at) == ROWS

@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from lmk_viz.config import ChunkingMode, PoolingMode, ProjectionMethod
 from lmk_viz.corpus import Corpus
 from lmk_viz.documents import Document, sample_documents
+from lmk_viz.presets import MINILM_NAME
 from lmk_viz.ui import state
 from lmk_viz.ui.text import escape_markdown
 
@@ -145,9 +146,9 @@ def test_page_that_shows_poolings_says_which_the_encoder_was_not_trained_for(ope
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_python_lines_of_a_page_run(open_page, page, default_encoder, monkeypatch, capsys):
+def test_python_lines_of_a_page_run(open_page, page, minilm_encoder, monkeypatch, capsys):
     code = open_page(page, SMALL[page]).code[0].value
-    monkeypatch.setattr("lmk_viz.encoder.Encoder.from_pretrained", lambda _: default_encoder)
+    monkeypatch.setattr("lmk_viz.encoder.Encoder.from_pretrained", lambda _: minilm_encoder)
     exec(compile(code, page, "exec"), {})
     assert capsys.readouterr().out
 
@@ -369,7 +370,7 @@ def test_nothing_is_said_in_the_side_bar_alone(open_page, query):
 
 def test_wrong_encoder_can_be_changed_on_the_same_page(open_page):
     at = open_page(LANDMARKS, {**SHORT, state.ENCODER.key: "acme/no-such-model"})
-    at.selectbox(key="_shared.encoder_list").set_value("default").run()
+    at.selectbox(key="_shared.encoder_list").set_value(MINILM_NAME).run()
     assert (problems(at), has_result(at)) == ([], True)
 
 
@@ -570,19 +571,19 @@ def test_sample_of_a_link_that_is_not_there_is_named(open_page):
 
 
 def test_encoder_that_is_not_offered_is_named(open_page, monkeypatch):
-    monkeypatch.setenv("LMK_VIZ_ENCODERS", "default")
+    monkeypatch.setenv("LMK_VIZ_ENCODERS", MINILM_NAME)
     at = open_page(LANDMARKS, {**SHORT, state.ENCODER.key: "acme/other"})
     assert ["'acme/other' is not offered here" in e.value for e in at.error] == [True]
 
 
 def test_encoder_that_is_offered_is_used_instead(open_page, monkeypatch):
-    monkeypatch.setenv("LMK_VIZ_ENCODERS", "default")
+    monkeypatch.setenv("LMK_VIZ_ENCODERS", MINILM_NAME)
     at = open_page(LANDMARKS, {**SHORT, state.ENCODER.key: "acme/other"})
-    assert (chosen(at, state.ENCODER), has_result(at)) == ("default", True)
+    assert (chosen(at, state.ENCODER), has_result(at)) == (MINILM_NAME, True)
 
 
 def test_restricted_list_offers_no_other_encoder(open_page, monkeypatch):
-    monkeypatch.setenv("LMK_VIZ_ENCODERS", "default")
+    monkeypatch.setenv("LMK_VIZ_ENCODERS", MINILM_NAME)
     picker = open_page(LANDMARKS, SHORT).selectbox(key="_shared.encoder_list")
     assert len(picker.options) == 1
 
@@ -654,14 +655,13 @@ def test_map_without_an_upload_asks_for_one(open_page):
     [
         ("a.jsonl", b"", "is empty (0 bytes)"),
         ("a.csv", b"id,text\n", "has no rows"),
-        ("a.csv", b"id,body\n1,river\n", "no column 'text'"),
         ("a.jsonl", b'{"text": "a"}\nnot json', "line 2: not JSON"),
         ("a.jsonl", table([{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]), "id '1' stands in"),
         ("a.csv", b"\x00\x01\x02" * 90, "is binary"),
         ("a.parquet", b"PAR1 nothing", "cannot be read as parquet"),
         ("a.csv", "id,text\n1,Köln".encode("latin-1"), "is not text in UTF-8"),
     ],
-    ids=["0 bytes", "0 rows", "no text", "no JSON", "two ids", "binary", "no Parquet", "latin-1"],
+    ids=["0 bytes", "0 rows", "no JSON", "two ids", "binary", "no Parquet", "latin-1"],
 )
 def test_table_that_cannot_be_read_is_refused_with_its_reason(map_of, name, data, words):
     at = map_of(data, name)
@@ -744,12 +744,6 @@ def test_markup_in_titles_and_labels_is_escaped_where_points_are_named(map_of):
     assert ("<script" in spec, "<img" in spec) == (False, False)
 
 
-def test_more_documents_than_the_operator_allows_are_refused(map_of, monkeypatch):
-    monkeypatch.setenv("LMK_VIZ_MAX_DOCUMENTS", "3")
-    at = map_of(table(rows(4)))
-    assert ["at most 3 are embedded at once" in e.value for e in at.error] == [True]
-
-
 def test_corpus_of_a_link_that_is_not_there_is_named(open_page):
     at = open_page(MAP, MAP_VIEW, {"corpus": "wikipedia"})
     assert (["'wikipedia'" in e.value for e in at.error], has_result(at)) == ([True], True)
@@ -760,9 +754,10 @@ def test_map_without_a_pooling_asks_for_one(open_page):
     assert [e.value for e in at.info] == ["Choose at least one pooling above."]
 
 
-def test_each_pooling_has_its_panel(map_of):
-    at = map_of(table(rows(6)), **{state.POOLINGS.key: tuple(PoolingMode)})
-    assert (problems(at), points_drawn(at)) == ([], [6] * 5)
+def test_each_pooling_has_its_panel(map_of, family_folder):
+    choices = {state.ENCODER.key: str(family_folder), state.POOLINGS.key: tuple(PoolingMode)}
+    at = map_of(table(rows(6)), **choices)
+    assert (problems(at), points_drawn(at)) == ([], [6] * 6)
 
 
 def test_granularity_of_one_page_holds_on_the_next_and_back(open_page):

@@ -20,6 +20,7 @@ CHOICES = tuple(dict.fromkeys(choice for choices in PAGES.values() for choice in
 
 OTHERS: dict[str, tuple[str, Any]] = {
     "encoder": ("acme/model-v1.5", "acme/model-v1.5"),
+    "one": ("1", True),
     "doc": ("pasted", "pasted"),
     "chunking": ("variable", ChunkingMode.VARIABLE),
     "g": ("64", 64),
@@ -148,6 +149,11 @@ def test_no_two_choices_share_a_key():
 
 def test_pasted_text_is_no_choice_of_any_url():
     assert state.TEXT.key not in {c.key for c in CHOICES}
+
+
+@pytest.fixture(autouse=True)
+def minilm_first() -> None:
+    """Nothing is loaded here, and the choices are those of the app."""
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=by_param)

@@ -244,10 +244,10 @@ def test_the_result_is_plain_json_without_nan():
 # With the real encoder.
 
 
-def test_parts_of_a_real_text_are_closer_to_it_than_unrelated_ones(default_encoder):
+def test_parts_of_a_real_text_are_closer_to_it_than_unrelated_ones(minilm_encoder):
     text = "Rivers carry water from the hills to the sea, and rain carries it back again. " * 3
     found = segment_cosines(
-        default_encoder, text, parse_poolings("mean,landmark"), unrelated="Stone walls stand. " * 9
+        minilm_encoder, text, parse_poolings("mean,landmark"), unrelated="Stone walls stand. " * 9
     )
     for mode, cosines in found.cosines.items():
         # Parts of five words are noisy one by one.

@@ -1,4 +1,4 @@
-"""Probes: what a document vector depends on, by position."""
+"""Segments: how close each part of a document, embedded alone, is to the whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,0 +1,279 @@
+"""Verbs on retrieval: evaluate, extrapolate."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lmk_viz.cli.options import (
+    DeviceOption,
+    DtypeOption,
+    EncoderOption,
+    JsonOption,
+    MaxLengthOption,
+    load_encoder,
+    print_json,
+    show_progress,
+    takes_chunking,
+)
+from lmk_viz.config import ChunkingConfig, PoolingMode
+from lmk_viz.presets import DEFAULT_NAME
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+PoolingsOption = Annotated[
+    str, typer.Option("--pooling", help=f"{', '.join(PoolingMode)}; by commas.")
+]
+BaselineOption = Annotated[
+    PoolingMode, typer.Option("--baseline", help="Pooling that differences are taken to.")
+]
+BatchTokensOption = Annotated[
+    int | None, typer.Option("--batch-tokens", help="Padded tokens a batch; else by device.")
+]
+
+
+@app.command("evaluate")
+@takes_chunking
+def evaluate_command(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A data set in BEIR layout.")],
+    chunking: ChunkingConfig,
+    pooling: PoolingsOption = "cls,mean,landmark",
+    encoder: EncoderOption = DEFAULT_NAME,
+    split: Annotated[str, typer.Option("--split", help="Of the judgements.")] = "test",
+    metrics: Annotated[
+        str, typer.Option("--metrics", help="ndcg, recall, mrr, map or precision @k; by commas.")
+    ] = "ndcg@10,recall@1,recall@10,mrr@10",
+    baseline: BaselineOption = PoolingMode.LANDMARK,
+    with_titles: Annotated[
+        bool, typer.Option("--titles/--no-titles", help="Encode titles before the texts.")
+    ] = False,
+    with_bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Add BM25.")] = True,
+    max_length: MaxLengthOption = None,
+    batch_tokens: BatchTokensOption = None,
+    device: DeviceOption = "auto",
+    dtype: DtypeOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Retrieval by each pooling on a data set, with 95 % intervals and paired differences."""
+    from lmk_viz.pooling import parse_poolings
+    from lmk_viz.retrieval.dataset import load_dataset
+    from lmk_viz.retrieval.evaluate import evaluate
+    from lmk_viz.retrieval.metrics import parse_metrics
+
+    poolings, names = parse_poolings(pooling), parse_metrics(metrics)
+    dataset = load_dataset(folder, split, with_titles)
+    result = evaluate(
+        load_encoder(encoder, device, dtype),
+        dataset,
+        poolings,
+        chunking,
+        max_length,
+        names,
+        baseline,
+        with_bm25,
+        batch_tokens=batch_tokens,
+        progress=show_progress("encoded"),
+    ).to_dict()
+    result |= {"split": split, "dtype": dtype, "metrics": list(names)}
+    for note in (*result["notes"], *(f"{e['id']}: {e['reason']}" for e in result["excluded"])):
+        typer.echo(note, err=True)
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(
+        f"{result['dataset']}: {result['queries']:,} queries, {result['documents']:,} documents, "
+        f"titles {'encoded' if with_titles else 'left out'}; chunks {result['chunking']}"
+    )
+    rows = [*result["rows"], *([result["bm25"]] if result["bm25"] else [])]
+    groups = sorted({g["group"] for row in rows for g in row["by_depth"]}, key=_depth_order)
+    typer.echo(
+        f"{'pooling':<18}"
+        + "".join(f"{name:>22}" for name in names)
+        + "".join(f"{group:>9}" for group in groups)
+        + f"{'cut':>7}{'seconds':>9}"
+    )
+    for row in rows:
+        depths = {group["group"]: group[names[0]] for group in row["by_depth"]}
+        typer.echo(
+            f"{_mark(row):<18}"
+            + "".join(
+                f"{row[n]:>8.3f} ({row[f'{n}_low']:.3f}-{row[f'{n}_high']:.3f})" for n in names
+            )
+            + "".join(f"{depths[g]:>9.3f}" if g in depths else f"{'-':>9}" for g in groups)
+            + f"{row['documents_cut']:>7,}{row['seconds']:>9.1f}"
+        )
+    if groups:
+        typer.echo(f"The columns {', '.join(groups)} are {names[0]} by depth of the answer.")
+    for row in rows:
+        if row["difference"]:
+            low, high = (row["difference"][f"{names[0]}_{end}"] for end in ("low", "high"))
+            typer.echo(
+                f"{row['pooling']} minus {result['baseline']}, {names[0]}: "
+                f"{row['difference'][names[0]]:+.3f} ({low:+.3f} to {high:+.3f})"
+            )
+    _explain_mark(rows)
+
+
+@app.command("extrapolate")
+@takes_chunking
+def extrapolate_command(
+    chunking: ChunkingConfig,
+    pooling: PoolingsOption = "cls,mean,landmark",
+    encoder: EncoderOption = DEFAULT_NAME,
+    multiples: Annotated[
+        str, typer.Option("--multiples", help="Of the training length; by commas.")
+    ] = "1,2,4,8,16,32",
+    documents: Annotated[int, typer.Option("--documents", help="Documents a length.")] = 150,
+    length: Annotated[
+        int | None, typer.Option("--length", help="Training length in tokens; else the encoder's.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Passages (JSONL); else the bundled held-out ones.")
+    ] = None,
+    baseline: BaselineOption = PoolingMode.LANDMARK,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="A .json file, written after each row and taken up again."),
+    ] = None,
+    batch_tokens: BatchTokensOption = None,
+    device: DeviceOption = "auto",
+    dtype: DtypeOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Retrieval in documents of 1, 2, 4, ... times the training length, by length and depth."""
+    from lmk_viz.pooling import parse_poolings
+    from lmk_viz.retrieval.extrapolate import (
+        Extrapolation,
+        ExtrapolationConfig,
+        extrapolate,
+        training_length,
+    )
+    from lmk_viz.retrieval.passages import HELD_OUT_FILE, load_passages
+
+    poolings = parse_poolings(pooling)
+    sizes = _whole_numbers(multiples)
+    # Settings are checked before an encoder is loaded.
+    ExtrapolationConfig(256 if length is None else length, sizes, documents, chunking.seed)
+    target = _json_target(output)
+    passages = load_passages(data or HELD_OUT_FILE)
+    kept = _read_kept(target) if target is not None and target.is_file() else None
+    model = load_encoder(encoder, device, dtype)
+    chosen = training_length(model) if length is None else length
+
+    def save(found: Extrapolation) -> None:
+        typer.echo(f"rows so far: {len(found.rows)}", err=True)
+        if target is not None:
+            _write_json(target, found.to_dict())
+
+    result = extrapolate(
+        model,
+        passages,
+        poolings,
+        ExtrapolationConfig(chosen, sizes, documents, chunking.seed),
+        chunking,
+        baseline,
+        batch_tokens,
+        kept,
+        save,
+        _show_step(),
+    ).to_dict()
+    if target is not None:
+        _write_json(target, result)
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(
+        f"{documents:,} documents a length, training length {chosen:,} tokens; chunks "
+        f"{result['settings']['chunking']}"
+    )
+    typer.echo(
+        f"{'pooling':<18}{'length':>8}{'tokens':>8}{'nDCG@10':>10}{'95 %':>15}{'recall@1':>10}"
+        f"{'start':>8}{'middle':>8}{'end':>8}{'end/start':>11}{'seconds':>9}"
+    )
+    for row in result["rows"]:
+        ratio = row["end_to_start"]
+        thirds = (row["start"], row["middle"], row["end"])
+        typer.echo(
+            f"{_mark(row):<18}{row['multiple']:>7}x{row['tokens']:>8,.0f}{row['ndcg@10']:>10.3f}"
+            f"{row['ndcg@10_low']:>9.3f}-{row['ndcg@10_high']:.3f}{row['recall@1']:>10.3f}"
+            + "".join(f"{'-':>8}" if value is None else f"{value:>8.3f}" for value in thirds)
+            + (f"{'-':>11}" if ratio is None else f"{ratio:>11.2f}")
+            + f"{row['seconds']:>9.1f}"
+        )
+    _explain_mark(result["rows"])
+
+
+def _mark(row: dict[str, Any]) -> str:
+    return f"{row['pooling']}*" if row["trained"] is False else str(row["pooling"])
+
+
+def _explain_mark(rows: list[dict[str, Any]]) -> None:
+    if any(row["trained"] is False for row in rows):
+        typer.echo("* the encoder was not trained for this pooling")
+
+
+def _depth_order(group: str) -> tuple[int, str]:
+    known = ("start", "middle", "end")
+    return (known.index(group) if group in known else len(known), group)
+
+
+def _whole_numbers(names: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(name) for name in names.split(",") if name.strip())
+    except ValueError as error:
+        raise ValueError(
+            f"--multiples is {names!r}; give whole numbers separated by commas, such as 1,2,4."
+        ) from error
+
+
+def _json_target(output: str | None) -> Path | None:
+    if output is None:
+        return None
+    target = Path(output)
+    if target.suffix != ".json" or not target.parent.is_dir():
+        raise ValueError(
+            f"--output is {output!r}; give a name that ends in .json in a folder that exists."
+        )
+    return target
+
+
+def _read_kept(target: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(target.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{target} exists and cannot be read ({error}); give another --output."
+        ) from error
+    if not isinstance(kept, dict) or not isinstance(kept.get("rows"), list):
+        raise ValueError(f"{target} exists and holds no rows; give another --output.")
+    return kept
+
+
+def _write_json(target: Path, value: dict[str, Any]) -> None:
+    # An interrupt in the middle of writing must not cost what was measured before.
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise ValueError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
+
+
+def _show_step() -> Any:
+    """Returns a callback that tells each step once, and counts on a terminal."""
+    state = {"step": ""}
+
+    def show(step: str, done: int, total: int) -> None:
+        if step != state["step"]:
+            state["step"] = step
+            typer.echo(f"{step} tokens: {total} texts", err=True)
+        if sys.stderr.isatty():
+            end = "\n" if done == total else ""
+            typer.echo(f"\r{done}/{total}{end}", err=True, nl=False)
+
+    return show
