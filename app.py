@@ -6,8 +6,10 @@ from lmk_viz.config import PoolingConfig, PoolingMode
 from lmk_viz.figures.segments import segment_alt, segment_figure
 from lmk_viz.ui import cache, panels
 from lmk_viz.ui.controls import pick_inputs
+from lmk_viz.ui.measured_views import show_extrapolation
 from lmk_viz.ui.messages import show_error
 
+# Page, words, icon and settings of each step.
 TOUR = (
     (
         "pages/1_Landmarks.py",
@@ -40,7 +42,6 @@ TOUR = (
         {"poolings": "cls-mean-landmark"},
     ),
 )
-"""Page, words, icon and settings of each step."""
 
 panels.begin_page(
     "What does a document's vector remember?",
@@ -92,6 +93,7 @@ panels.show_badge(encoder, [p.mode for p in poolings])
 st.subheader("A tour in five steps", anchor=False)
 for page, label, icon, settings in TOUR:
     st.page_link(page, label=label, icon=icon, query_params=settings)
+show_extrapolation(encoder)
 panels.show_downloads(
     "segments",
     panels.segment_frame(result),

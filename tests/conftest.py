@@ -9,6 +9,8 @@ import os
 # Read by the libraries when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Threads that wait for each other on a busy machine make small t-SNE runs take a minute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import copy
 from collections.abc import Callable

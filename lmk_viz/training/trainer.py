@@ -294,7 +294,7 @@ def _groups(targets: torch.Tensor, own: int, negatives: int) -> torch.Tensor:
 def _run_key(encoder: Encoder, pairs: Pairs, config: TrainingConfig, processes: int) -> str:
     """Returns a digest of all that decides the weights, but for what only decides when to save."""
     vectors = [
-        None if v is None else (v.shape, float(np.abs(v).sum()))
+        None if v is None else (v.shape, float(np.abs(v).sum(dtype=np.float64)))
         for v in (pairs.scores, pairs.anchor_vectors, pairs.positive_vectors)
     ]
     weights = [float(p.detach().double().sum()) for p in encoder.model.parameters()]

@@ -33,6 +33,7 @@ __all__ = [
     "get_layout",
     "get_layout_stats",
     "get_map",
+    "get_measured",
     "get_needles",
     "get_newsgroups",
     "get_sample_corpus",
@@ -357,3 +358,11 @@ def get_needles() -> Any:
     from lmk_viz.probes.needles import load_needles
 
     return load_needles()
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def get_measured(source: str) -> Any:
+    """Returns the extrapolation that lies beside an encoder's weights, or None."""
+    from lmk_viz.retrieval.measured import load_measured
+
+    return load_measured(source)

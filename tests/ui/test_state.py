@@ -15,6 +15,7 @@ PAGES = {
     "landmarks": (*state.SHARED, *state.LANDMARKS_PAGE),
     "attention": (*state.SHARED, *state.ATTENTION_PAGE),
     "map": (*state.SHARED, *state.MAP_PAGE),
+    "position": (*state.SHARED, *state.PROBE_PAGE),
 }
 CHOICES = tuple(dict.fromkeys(choice for choices in PAGES.values() for choice in choices))
 
@@ -53,6 +54,34 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "k": ("5", 5),
     "min_dist": ("0.25", 0.25),
     "map_seed": ("3", 3),
+    "metric": ("euclidean", "euclidean"),
+    "colour": ("tokens", "tokens"),
+    "pointer": ("click", "click"),
+    "rows": ("500", 500),
+    "row_seed": ("4", 4),
+    "stability": ("1", True),
+    "points": ("1", True),
+    "dataset": ("acme/texts", "acme/texts"),
+    "split": ("test", "test"),
+    "subset": ("en", "en"),
+    "view": ("influence", "influence"),
+    "probed": ("cls-mean", (PoolingMode.CLS, PoolingMode.MEAN)),
+    "length": ("256", 256),
+    "base": ("32", 32),
+    "needles": ("5", 5),
+    "depths": ("4", 4),
+    "border": ("token", "token"),
+    "filler": ("document", "document"),
+    "fillers": ("2", 2),
+    "probe_seed": ("9", 9),
+    "random_weights": ("1", True),
+    "centred": ("1", True),
+    "unit": ("sentence", "sentence"),
+    "floor": ("0", False),
+    "share": ("0", False),
+    "orders": ("3", 3),
+    "shuffled": ("1", True),
+    "side": ("around", "around"),
 }
 """For each name in the URL a value that is not the default, as written and as chosen."""
 
@@ -93,7 +122,11 @@ BAD = [
     ("single", "0-1-2-3-4"),
     ("poolings", "cls-nope"),
     ("poolings", ""),
-    ("method", "tsne"),
+    ("method", "isomap"),
+    ("metric", "cosinus"),
+    ("rows", "0"),
+    ("view", "needles"),
+    ("depths", "1"),
     ("k", "1"),
     ("min_dist", "nan"),
     ("min_dist", "1.5"),
@@ -107,7 +140,15 @@ def page() -> None:
 
     from lmk_viz.ui import state
 
-    state.sync_url((*state.SHARED, *state.LANDMARKS_PAGE, *state.ATTENTION_PAGE, *state.MAP_PAGE))
+    state.sync_url(
+        (
+            *state.SHARED,
+            *state.LANDMARKS_PAGE,
+            *state.ATTENTION_PAGE,
+            *state.MAP_PAGE,
+            *state.PROBE_PAGE,
+        )
+    )
     if not st.session_state.get("without_widgets"):
         st.number_input("Granularity", 1, 1_000_000, **state.GRANULARITY.widget())
         st.multiselect("Sizes", [8, 16, 32, 64, 128, 256], **state.GRANULARITIES.widget())
