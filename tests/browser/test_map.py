@@ -50,7 +50,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            # Long texts take long, and these tests are of the pages.
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "LMK_VIZ_MAX_LENGTH": "512"},
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
