@@ -16,10 +16,18 @@ from lmk_viz.documents import Document
 from lmk_viz.landmarks import Layout
 from lmk_viz.pooling import POOLINGS, resolve
 
-__all__ = ["EmbeddingEncoder", "EmbeddingTable", "embed_documents", "plan_batches"]
+__all__ = [
+    "EmbeddingEncoder",
+    "EmbeddingTable",
+    "embed_documents",
+    "forecast_embedding",
+    "plan_batches",
+]
 
 BATCH_TOKENS_CPU = 4096
 BATCH_TOKENS_ACCELERATOR = 65536
+CHARACTERS_A_TOKEN = 4
+"""In English text, roughly; for forecasts alone."""
 
 
 class EmbeddingEncoder(Protocol):
@@ -126,6 +134,31 @@ def plan_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         else:
             batches.append([row])
     return batches
+
+
+def forecast_embedding(
+    encoder: Any,
+    documents: Sequence[Document],
+    poolings: Sequence[PoolingConfig],
+    max_length: int | None = None,
+) -> float | None:
+    """Returns about how many seconds a corpus will take, without tokenising it.
+
+    Args:
+        encoder: the encoder; None comes back where it cannot forecast a forward.
+        documents: what will be embedded.
+        poolings: how; those that share a layout share a pass, unless each has a variant.
+        max_length: longest input; None takes the encoder's usable length.
+    """
+    tell = getattr(encoder, "forecast", None)
+    if tell is None:
+        return None
+    one_each = bool(getattr(encoder, "variants", ()))
+    passes = len(poolings) if one_each else len({POOLINGS[p.mode].layout for p in poolings})
+    limit = max_length or encoder.max_length
+    lengths = [min(limit, 2 + len(d.text) // CHARACTERS_A_TOKEN) for d in documents]
+    seconds = {length: float(tell(length).seconds) for length in set(lengths)}
+    return passes * sum(seconds[length] for length in lengths)
 
 
 def embed_documents(

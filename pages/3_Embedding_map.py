@@ -28,12 +28,14 @@ if not len(corpus):
     map_views.show_excluded(corpus.excluded)
     stop_with("No document is left to draw; the list says why each was left out.")
 
+poolings = tuple(PoolingConfig(mode) for mode in modes)
+forecast = cache.get_embedding_forecast(encoder, corpus.documents, poolings, inputs.max_length)
 try:
-    with map_views.embedding_progress() as show:
+    with map_views.embedding_progress(forecast) as show:
         table = cache.get_embeddings(
             inputs.encoder,
             corpus.documents,
-            tuple(PoolingConfig(mode) for mode in modes),
+            poolings,
             inputs.chunking,
             inputs.max_length,
             show,

@@ -15,6 +15,7 @@ from lmk_viz.embedding import (
     BATCH_TOKENS_ACCELERATOR,
     BATCH_TOKENS_CPU,
     embed_documents,
+    forecast_embedding,
     plan_batches,
 )
 from lmk_viz.pooling import parse_poolings
@@ -535,3 +536,39 @@ def test_without_a_chunking_the_defaults_are_taken():
     table = embed_documents(BagEncoder("a"), documents("a" * 33), parse_poolings("landmark"))
     assert table.chunking == ChunkingConfig()
     assert table.landmarks.tolist() == [2]
+
+
+class Forecaster:
+    """Forecasts a hundredth of a second a token."""
+
+    max_length = 50
+
+    def forecast(self, tokens):
+        return SimpleNamespace(seconds=tokens / 100)
+
+
+@pytest.mark.parametrize(
+    ("poolings", "variants", "passes"),
+    [
+        ("cls,mean", frozenset(), 1),
+        ("cls,mean,landmark", frozenset(), 2),
+        ("cls,mean,landmark", frozenset({PoolingMode.CLS}), 3),
+    ],
+    ids=["one layout", "two layouts", "a variant each"],
+)
+def test_forecast_adds_up_documents_and_the_passes_that_the_poolings_take(
+    poolings, variants, passes
+):
+    encoder = Forecaster()
+    encoder.variants = variants
+    # Two specials and a token for every four characters: 12, and 102 cut to 50.
+    documents = [Document("a", "a", "x" * 40), Document("b", "b", "x" * 400)]
+    found = forecast_embedding(encoder, documents, parse_poolings(poolings))
+    assert found == pytest.approx(passes * (0.12 + 0.50))
+    shorter = forecast_embedding(encoder, documents, parse_poolings(poolings), 20)
+    assert shorter == pytest.approx(passes * (0.12 + 0.20))
+
+
+def test_an_encoder_that_cannot_forecast_gives_none():
+    documents = [Document("a", "a", "x")]
+    assert forecast_embedding(object(), documents, parse_poolings("cls")) is None

@@ -26,6 +26,7 @@ __all__ = [
     "find_probe",
     "forget_attention",
     "forget_probe",
+    "get_embedding_forecast",
     "get_embeddings",
     "get_encoder",
     "get_hub_table",
@@ -264,6 +265,18 @@ def get_embeddings(
     texts = [(d.id, d.title, d.text, d.label) for d in documents]
     key = digest(config, texts, list(map(repr, poolings)), chunking, max_length)
     return _store("embeddings", 8).get(key, compute)
+
+
+def get_embedding_forecast(
+    encoder: Any,
+    documents: tuple[Document, ...],
+    poolings: tuple[PoolingConfig, ...],
+    max_length: int | None,
+) -> float | None:
+    """Returns about how many seconds `get_embeddings` will take; None where it cannot be told."""
+    from lmk_viz.embedding import forecast_embedding
+
+    return forecast_embedding(encoder, documents, poolings, max_length)
 
 
 def get_map(table: Any, config: ProjectionConfig) -> Any:

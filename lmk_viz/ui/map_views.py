@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 MAX_COSINES = 30
+FORECAST_FROM_SECONDS = 2.0
+"""Shorter waits need no announcement."""
 METHOD_NAMES = {
     ProjectionMethod.AUTO: "Automatic",
     ProjectionMethod.UMAP: "UMAP",
@@ -95,13 +97,18 @@ def pick_projection() -> ProjectionConfig:
 
 
 @contextmanager
-def embedding_progress() -> Iterator[Callable[[int, int], None]]:
+def embedding_progress(forecast: float | None = None) -> Iterator[Callable[[int, int], None]]:
     """Shows how far embedding is and about how long the rest takes; hits show nothing.
+
+    Args:
+        forecast: seconds that the whole is expected to take, told until the first batch is done.
 
     Yields:
         A callback that takes passes done and passes in all.
     """
     place, started = st.empty(), time.monotonic()
+    if forecast is not None and forecast > FORECAST_FROM_SECONDS:
+        place.progress(0.0, text=f"Embedding: forecast to take about {forecast:,.0f} s")
 
     def show(done: int, total: int) -> None:
         left = (time.monotonic() - started) / max(done, 1) * (total - done)
