@@ -54,11 +54,12 @@ def render_map_page(
     colouring = colour_values(colour, values)
     titles = table.column("title", required=False)
     tokens = table.column("tokens", required=False)
+    labels = table.labels
     documents = [
         PageDocument(
             name,
             name if titles[row] is None else str(titles[row]),
-            table.labels[row] or "",
+            labels[row] or "",
             "" if tokens[row] is None else str(tokens[row]),
         )
         for row, name in enumerate(table.ids)
