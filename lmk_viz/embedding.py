@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,44 +13,24 @@ from numpy.typing import NDArray
 from lmk_viz.config import ChunkingConfig, LayoutKind, PoolingConfig, PoolingMode, digest
 from lmk_viz.corpus import Excluded
 from lmk_viz.documents import Document
+from lmk_viz.embedding_encoder import (
+    EmbeddingEncoder,
+    checked_modes,
+    default_batch_tokens,
+    pooling_passes,
+)
 from lmk_viz.landmarks import Layout
 from lmk_viz.pooling import POOLINGS, resolve
 
 __all__ = [
-    "EmbeddingEncoder",
     "EmbeddingTable",
     "embed_documents",
     "forecast_embedding",
     "plan_batches",
 ]
 
-BATCH_TOKENS_CPU = 4096
-BATCH_TOKENS_ACCELERATOR = 65536
 CHARACTERS_A_TOKEN = 4
 """In English text, roughly; for forecasts alone."""
-
-
-class EmbeddingEncoder(Protocol):
-    """What embedding needs of an encoder; `lmk_viz.encoder.Encoder` is one."""
-
-    name: str
-
-    @property
-    def embedding_dim(self) -> int:
-        """Size of a vector."""
-
-    def check_pooling(self, mode: PoolingMode) -> None:
-        """Raises when a pooling cannot be had."""
-
-    def layout(
-        self, text: str, kind: LayoutKind, chunking: ChunkingConfig, max_length: int | None
-    ) -> Layout:
-        """Returns the input for a text."""
-
-    def embed_layouts(
-        self, layouts: Sequence[Layout], poolings: Sequence[PoolingConfig], normalize: bool
-    ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.bool_]]]:
-        """Returns vectors and fallback flags, one array a pooling."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +133,7 @@ def forecast_embedding(
     tell = getattr(encoder, "forecast", None)
     if tell is None:
         return None
-    one_each = bool(getattr(encoder, "variants", ()))
-    passes = len(poolings) if one_each else len({POOLINGS[p.mode].layout for p in poolings})
+    passes = len(pooling_passes(encoder, poolings))
     limit = max_length or encoder.max_length
     lengths = [min(limit, 2 + len(d.text) // CHARACTERS_A_TOKEN) for d in documents]
     seconds = {length: float(tell(length).seconds) for length in set(lengths)}
@@ -193,11 +172,7 @@ def embed_documents(
     started = time.monotonic()
     chunking = chunking or ChunkingConfig()
     resolved = tuple(resolve(pooling, chunking) for pooling in poolings)
-    modes = [pooling.mode for pooling in resolved]
-    if not modes or len(set(modes)) != len(modes):
-        raise ValueError(f"poolings {[m.value for m in modes]} came; give at least one, each once.")
-    for mode in modes:
-        encoder.check_pooling(mode)
+    modes = checked_modes(encoder, resolved)
     texts = [document for document in documents if not document.is_blank]
     by_layout: dict[LayoutKind, list[PoolingConfig]] = {}
     for pooling in resolved:
@@ -210,7 +185,7 @@ def embed_documents(
             [encoder.layout(d.text, kind, chunking, max_length) for d in texts],
             group,
             normalize,
-            batch_tokens or _default_batch_tokens(encoder),
+            batch_tokens or default_batch_tokens(encoder),
             _offset(progress, number * len(texts), total),
         )
     of = {mode: groups[POOLINGS[mode].layout] for mode in modes}
@@ -295,9 +270,3 @@ def _offset(
 
 def _counts(values: Iterable[int]) -> NDArray[np.int64]:
     return np.fromiter(values, dtype=np.int64)
-
-
-def _default_batch_tokens(encoder: EmbeddingEncoder) -> int:
-    device = getattr(encoder, "device", None)
-    on_cpu = device is None or device.type == "cpu"
-    return BATCH_TOKENS_CPU if on_cpu else BATCH_TOKENS_ACCELERATOR

@@ -35,6 +35,7 @@ class EncoderFamily(Encoder):
 
     Variants are loaded at first use and share the word embeddings with the backbone. Poolings
     without a variant read the backbone. `trained_for` is None, since no single one is meant.
+    Token states are the backbone's; those that a pooling reads are its variant's.
     """
 
     def __init__(
@@ -107,13 +108,6 @@ class EncoderFamily(Encoder):
             vectors += found
             fallbacks += flags
         return vectors, fallbacks
-
-    def token_states(self, layouts: Sequence[Layout]) -> torch.Tensor:
-        """Returns last hidden states of the backbone, shape (B, T, D), on the device.
-
-        Those that a pooling reads are `encoder_for(mode).token_states(layouts)`.
-        """
-        return super().token_states(layouts)
 
     def with_random_weights(self, seed: int = 0) -> "EncoderFamily":
         """Returns a family of the same shape that has learned nothing: a control.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmk_viz.config import PoolingMode
-from lmk_viz.similarity import cos_sim
+from lmk_viz.similarity import cos_sim, top_ranked, unit_rows
 
 __all__ = [
     "Estimate",
@@ -78,14 +78,15 @@ def nearest_rows(vectors: NDArray[np.floating], k: int) -> NDArray[np.int64]:
         cosines = cos_sim(vectors[start : start + BLOCK_ROWS], vectors)
         at = np.arange(len(cosines))
         cosines[at, start + at] = -np.inf
-        found[start : start + len(cosines)] = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+        for row, values in enumerate(cosines, start=start):
+            found[row] = top_ranked(values, k)
     return found
 
 
 def neighbour_lists(vectors: NDArray[np.floating], k: int = 10) -> list[list[tuple[int, float]]]:
     """Returns for each row its k nearest others with their cosines, nearest first."""
     k = max(0, min(k, len(vectors) - 1))
-    units = _units(vectors)
+    units = unit_rows(vectors)
     return [
         [(int(row), float(units[number] @ units[row])) for row in rows]
         for number, rows in enumerate(nearest_rows(vectors, k))
@@ -285,7 +286,7 @@ def mean_cosine(vectors: NDArray[np.floating], seed: int = 0) -> Estimate | None
     n = len(vectors)
     if n < 2:
         return None
-    units = _units(vectors)
+    units = unit_rows(vectors)
     own = (units**2).sum(axis=1)
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES // 2)
     values = []
@@ -320,7 +321,7 @@ def length_correlation(
     n = len(vectors)
     if n < 4 or not np.ptp(lengths):
         return ()
-    units = _units(vectors)
+    units = unit_rows(vectors)
     centred = units - units.mean(axis=0)
     scores = _component_scores(centred, components)
     rng = np.random.default_rng(seed)
@@ -413,7 +414,7 @@ def linear_cka(
     n = len(one)
     if n < 3:
         return None
-    a, b = _units(one), _units(other)
+    a, b = unit_rows(one), unit_rows(other)
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(n) for _ in range(SHUFFLES)]
     groups = np.array_split(rng.permutation(n), min(FOLDS, n))
@@ -458,13 +459,6 @@ def _doubly_centred(products: NDArray[np.float64]) -> NDArray[np.float64]:
     means = products.mean(axis=0)
     centred: NDArray[np.float64] = products - means[None, :] - means[:, None] + means.mean()
     return centred
-
-
-def _units(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    wide = vectors.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    units: NDArray[np.float64] = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
-    return units
 
 
 def _component_scores(centred: NDArray[np.float64], components: int) -> NDArray[np.float64]:

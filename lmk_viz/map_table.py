@@ -1,6 +1,5 @@
 """Tables of vectors on disk, and a map's coordinates as a table."""
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 
 from lmk_viz.config import PoolingMode
 from lmk_viz.corpus import Excluded
+from lmk_viz.files import write_whole
 from lmk_viz.maps import CorpusMap
 
-__all__ = ["VectorTable", "coordinates_frame", "load_vectors", "write_frame", "write_text"]
+__all__ = ["VectorTable", "coordinates_frame", "load_vectors", "write_frame"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,31 +163,9 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
         ValueError: when it cannot be written.
     """
     if path.suffix == ".parquet":
-        _write(path, lambda partial: frame.to_parquet(partial, index=False))
+        write_whole(path, lambda partial: frame.to_parquet(partial, index=False))
     else:
-        _write(path, lambda partial: frame.to_csv(partial, index=False))
-
-
-def write_text(text: str, path: Path) -> None:
-    """Writes a text file in UTF-8; a reader never sees half a file.
-
-    Raises:
-        ValueError: when it cannot be written.
-    """
-    _write(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _write(path: Path, write: Any) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(partial)
-        partial.replace(path)
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror}.") from error
-    finally:
-        # What kept it from being written can keep it from being looked for, too.
-        with contextlib.suppress(OSError):
-            partial.unlink()
+        write_whole(path, lambda partial: frame.to_csv(partial, index=False))
 
 
 def _missing(value: Any) -> bool:

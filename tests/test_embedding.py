@@ -12,12 +12,11 @@ from lmk_viz.config import ChunkingConfig, ChunkingMode, LayoutKind, PoolingConf
 from lmk_viz.corpus import Excluded
 from lmk_viz.documents import Document
 from lmk_viz.embedding import (
-    BATCH_TOKENS_ACCELERATOR,
-    BATCH_TOKENS_CPU,
     embed_documents,
     forecast_embedding,
     plan_batches,
 )
+from lmk_viz.embedding_encoder import BATCH_TOKENS_ACCELERATOR, BATCH_TOKENS_CPU
 from lmk_viz.pooling import parse_poolings
 
 CONTENT_MEAN = PoolingConfig(PoolingMode.MEAN, include_special=False)

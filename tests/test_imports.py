@@ -46,7 +46,10 @@ ALLOWED = {
     "maps": {
         *("numpy", "pandas", "lmk_viz.alignment", "lmk_viz.config", "lmk_viz.map_metrics"),
     },
-    "map_table": {*("numpy", "pandas", "lmk_viz.config", "lmk_viz.corpus", "lmk_viz.maps")},
+    "map_table": {
+        "lmk_viz.files",
+        *("numpy", "pandas", "lmk_viz.config", "lmk_viz.corpus", "lmk_viz.maps"),
+    },
     "landmark_points": {*("numpy", "lmk_viz.config", "lmk_viz.documents")},
     "corpus_sources": {
         *("numpy", "sklearn", "lmk_viz.corpus", "lmk_viz.documents"),
@@ -91,11 +94,17 @@ ALLOWED = {
         *("lmk_viz.attention", "lmk_viz.attention_profile", "lmk_viz.model_facts"),
         "lmk_viz.row_bins",
     },
+    "files": set(),
+    "embedding_encoder": {
+        *("numpy", "lmk_viz.config", "lmk_viz.landmarks", "lmk_viz.pooling"),
+    },
     "embedding": {
+        "lmk_viz.embedding_encoder",
         *("numpy", "pandas", "lmk_viz.config", "lmk_viz.corpus"),
         *("lmk_viz.documents", "lmk_viz.landmarks", "lmk_viz.pooling"),
     },
     "training": {
+        "lmk_viz.files",
         *("numpy", "pandas", "torch", "transformers", "tokenizers", "accelerate", "peft"),
         *("safetensors", "lmk_viz.adapters", "lmk_viz.attention", "lmk_viz.config"),
         *("lmk_viz.documents", "lmk_viz.encoder"),
@@ -103,11 +112,13 @@ ALLOWED = {
         *("lmk_viz.presets", "lmk_viz.similarity", "lmk_viz.text"),
     },
     "retrieval": {
+        "lmk_viz.embedding_encoder",
         *("numpy", "pandas", "bm25s", "ir_measures", "lmk_viz.config", "lmk_viz.corpus"),
         *("lmk_viz.documents", "lmk_viz.embedding", "lmk_viz.landmarks", "lmk_viz.pooling"),
         *("lmk_viz.similarity", "lmk_viz.text"),
     },
     "probes": {
+        "lmk_viz.embedding_encoder",
         *("numpy", "pandas", "scipy", "lmk_viz.config", "lmk_viz.documents"),
         *("lmk_viz.embedding", "lmk_viz.landmarks", "lmk_viz.pooling", "lmk_viz.similarity"),
         "lmk_viz.text",

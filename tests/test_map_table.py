@@ -6,7 +6,8 @@ import pytest
 
 from lmk_viz.__main__ import main
 from lmk_viz.config import PoolingMode
-from lmk_viz.map_table import coordinates_frame, load_vectors, write_frame, write_text
+from lmk_viz.files import write_text
+from lmk_viz.map_table import coordinates_frame, load_vectors, write_frame
 from lmk_viz.maps import build_map
 
 CLS, LMK = PoolingMode.CLS, PoolingMode.LANDMARK

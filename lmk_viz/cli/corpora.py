@@ -1,7 +1,5 @@
 """Verbs on a corpus: embed."""
 
-import contextlib
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +44,7 @@ def embed(
     """Embed a corpus: one row a document in order, one column of unit vectors a pooling."""
     from lmk_viz.corpus import Columns, load_corpus
     from lmk_viz.embedding import embed_documents
+    from lmk_viz.files import write_whole
     from lmk_viz.pooling import parse_poolings
 
     target = Path(output)
@@ -66,17 +65,7 @@ def embed(
     excluded = (*corpus.excluded, *table.excluded)
     for left_out in excluded:
         typer.echo(f"left out {left_out.id}: {left_out.reason}", err=True)
-    # A reader never sees half a file.
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        table.to_frame().to_parquet(partial, index=False)
-        partial.replace(target)
-    except OSError as error:
-        raise ValueError(f"{output!r} cannot be written: {error.strerror}.") from error
-    finally:
-        # What kept it from being written can keep it from being looked for, too.
-        with contextlib.suppress(OSError):
-            partial.unlink()
+    write_whole(target, lambda partial: table.to_frame().to_parquet(partial, index=False))
     summary = {
         "output": str(target),
         "encoder": model.name,

@@ -43,7 +43,8 @@ def project(
     """Lay vectors out on a plane: a page that works offline, coordinates and numbers beside it."""
     from lmk_viz.alignment import layout_stability
     from lmk_viz.figures.map_page import render_map_page
-    from lmk_viz.map_table import coordinates_frame, load_vectors, write_frame, write_text
+    from lmk_viz.files import write_text
+    from lmk_viz.map_table import coordinates_frame, load_vectors, write_frame
     from lmk_viz.maps import build_map, numbers_frame
     from lmk_viz.pooling import parse_poolings
 

@@ -24,6 +24,7 @@ __all__ = [
     "progress_by_layer",
     "show_progress",
     "takes_chunking",
+    "whole_numbers",
 ]
 
 EncoderOption = Annotated[
@@ -92,13 +93,7 @@ def build_chunking(
         raise ValueError(f"{' and '.join(given)} came together; give one of them.")
     shared: dict[str, Any] = {"seed": seed, "close_tail": close_tail, "sentence_cap": sentence_cap}
     if variable is not None:
-        try:
-            sizes = tuple(int(size) for size in variable.split(",") if size.strip())
-        except ValueError as error:
-            raise ValueError(
-                f"--variable is {variable!r}; give whole numbers separated by commas, "
-                "such as 32,64,128,256."
-            ) from error
+        sizes = whole_numbers("--variable", variable, "separated by commas, such as 32,64,128,256")
         return ChunkingConfig(
             ChunkingMode.VARIABLE, granularities=sizes, per_chunk=per_chunk, **shared
         )
@@ -107,6 +102,25 @@ def build_chunking(
     if granularity is not None:
         shared["granularity"] = granularity
     return ChunkingConfig(**shared)
+
+
+def whole_numbers(
+    option: str, text: str, hint: str = "separated by commas, such as 1,2,4"
+) -> tuple[int, ...]:
+    """Returns the numbers of an option that takes several.
+
+    Args:
+        option: its name.
+        text: what was given, separated by commas.
+        hint: how to give them.
+
+    Raises:
+        ValueError: when one is no whole number.
+    """
+    try:
+        return tuple(int(number) for number in text.split(",") if number.strip())
+    except ValueError as error:
+        raise ValueError(f"{option} is {text!r}; give whole numbers {hint}.") from error
 
 
 def takes_chunking(command: Callable[..., None]) -> Callable[..., None]:

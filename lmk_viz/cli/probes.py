@@ -14,6 +14,7 @@ from lmk_viz.cli.options import (
     print_json,
     show_progress,
     takes_chunking,
+    whole_numbers,
 )
 from lmk_viz.config import ChunkingConfig
 from lmk_viz.presets import DEFAULT_NAME
@@ -119,7 +120,7 @@ def lengths(
 
     poolings = parse_poolings(pooling)
     config = NeedleConfig(tokens, depths, Border(border), chunking.seed)
-    wanted = _numbers("--factors", factors)
+    wanted = whole_numbers("--factors", factors)
     hidden, texts = _needles(needles, chunking.seed), _fillers(filler, fillers)
     model = load_encoder(encoder, device)
     result = needle_by_length(
@@ -196,9 +197,9 @@ def segments(
 ) -> None:
     """Embed each tenth of a text alone and compare it with the whole."""
     from lmk_viz.documents import read_document
+    from lmk_viz.embedding_encoder import trained_poolings
     from lmk_viz.pooling import parse_poolings
     from lmk_viz.probes import segment_cosines
-    from lmk_viz.probes.runs import trained_poolings
 
     poolings = parse_poolings(pooling)
     document = read_document(file)
@@ -299,7 +300,7 @@ def dilution(
     from lmk_viz.probes.runs import fitting_tokens
 
     poolings, where = parse_poolings(pooling), Side(side)
-    given = None if steps is None else _numbers("--steps", steps)
+    given = None if steps is None else whole_numbers("--steps", steps)
     documents, texts = _needles(needles, chunking.seed), _fillers(filler, 1)
     model = load_encoder(encoder, device)
     # A fact of some forty tokens stands in the document beside the text.
@@ -354,15 +355,6 @@ def _unrelated(file: str | None, text: str) -> Any:
     if file is not None:
         return read_document(file)
     return next(sample for sample in bundled_fillers(2) if sample.text != text)
-
-
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(",") if number.strip())
-    except ValueError as error:
-        raise ValueError(
-            f"{option} is {text!r}; give whole numbers separated by commas, such as 1,2,4."
-        ) from error
 
 
 def _print_needle_rows(found: Mapping[str, Any], encoder: str) -> None:

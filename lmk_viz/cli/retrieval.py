@@ -1,7 +1,6 @@
 """Verbs on retrieval: evaluate, extrapolate."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +17,10 @@ from lmk_viz.cli.options import (
     print_json,
     show_progress,
     takes_chunking,
+    whole_numbers,
 )
 from lmk_viz.config import ChunkingConfig, PoolingMode
+from lmk_viz.files import write_text
 from lmk_viz.presets import DEFAULT_NAME
 
 __all__ = ["app"]
@@ -156,7 +157,7 @@ def extrapolate_command(
     from lmk_viz.retrieval.passages import HELD_OUT_FILE, load_passages
 
     poolings = parse_poolings(pooling)
-    sizes = _whole_numbers(multiples)
+    sizes = whole_numbers("--multiples", multiples)
     # Settings are checked before an encoder is loaded.
     ExtrapolationConfig(256 if length is None else length, sizes, documents, chunking.seed)
     target = _json_target(output)
@@ -222,15 +223,6 @@ def _depth_order(group: str) -> tuple[int, str]:
     return (known.index(group) if group in known else len(known), group)
 
 
-def _whole_numbers(names: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(name) for name in names.split(",") if name.strip())
-    except ValueError as error:
-        raise ValueError(
-            f"--multiples is {names!r}; give whole numbers separated by commas, such as 1,2,4."
-        ) from error
-
-
 def _json_target(output: str | None) -> Path | None:
     if output is None:
         return None
@@ -255,13 +247,7 @@ def _read_kept(target: Path) -> dict[str, Any]:
 
 
 def _write_json(target: Path, value: dict[str, Any]) -> None:
-    # An interrupt in the middle of writing must not cost what was measured before.
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        raise ValueError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
+    write_text(json.dumps(value, allow_nan=False) + "\n", target)
 
 
 def _show_step() -> Any:

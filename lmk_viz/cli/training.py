@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lmk_viz.cli.options import DeviceOption, EncoderOption, JsonOption, load_encoder, print_json
+from lmk_viz.cli.options import (
+    DeviceOption,
+    EncoderOption,
+    JsonOption,
+    load_encoder,
+    print_json,
+    whole_numbers,
+)
 from lmk_viz.config import PoolingMode
 from lmk_viz.presets import DEFAULT_NAME
 from lmk_viz.training.config import TrainingConfig
@@ -80,12 +87,7 @@ def train(
     from lmk_viz.training.prepare import load_training_data
     from lmk_viz.training.trainer import train as run_training
 
-    try:
-        sizes = tuple(int(size) for size in granularities.split(",") if size.strip())
-    except ValueError as error:
-        raise ValueError(
-            f"--granularities is {granularities!r}; give whole numbers such as 8,16,32."
-        ) from error
+    sizes = whole_numbers("--granularities", granularities, "such as 8,16,32")
     config = TrainingConfig(
         pooling=pooling,
         steps=steps,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lmk_viz.attention_profile import SCALARS, AttentionProfile, content_weights
 from lmk_viz.config import PoolingMode
-from lmk_viz.figures.theme import CATEGORY_COLOURS, GREY, STYLES, finish
+from lmk_viz.figures.theme import CATEGORY_COLOURS, GREY, STYLES, finish, landmark_marks
 
 __all__ = [
     "ROW_NAMES",
@@ -80,21 +80,8 @@ def decay_figure(
         )
     )
     if len(first.landmark_tokens):
-        figure.add_trace(
-            go.Scatter(
-                x=first.landmark_tokens,
-                y=[0.0] * len(first.landmark_tokens),
-                yaxis="y2",
-                mode="markers",
-                name="landmarks",
-                marker={
-                    "symbol": "line-ns-open",
-                    "size": 9,
-                    "color": STYLES[PoolingMode.LANDMARK].colour,
-                },
-                hovertemplate="a landmark stands behind token %{x:,}<extra></extra>",
-            )
-        )
+        hover = "a landmark stands behind token %{x:,}<extra></extra>"
+        figure.add_trace(landmark_marks(first.landmark_tokens, "y2", hovertemplate=hover))
     figure.update_xaxes(title="position in the text (tokens)", range=[0, first.n_content])
     figure.update_yaxes(title="mean weight per text token")
     figure.update_layout(

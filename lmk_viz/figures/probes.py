@@ -7,8 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from lmk_viz.config import PoolingConfig, PoolingMode
-from lmk_viz.figures.theme import GREY, STYLES, finish
+from lmk_viz.config import PoolingConfig
+from lmk_viz.figures.theme import GREY, STYLES, finish, landmark_marks
 from lmk_viz.probes.curves import Estimate
 from lmk_viz.probes.dilution import Dilution
 from lmk_viz.probes.influence import Influence
@@ -508,21 +508,7 @@ def _add_errors(
 def _add_landmarks(figure: go.Figure, places: NDArray[np.int64]) -> None:
     if not len(places):
         return
-    figure.add_trace(
-        go.Scatter(
-            x=places,
-            y=[0.0] * len(places),
-            yaxis="y3",
-            mode="markers",
-            name="landmarks",
-            marker={
-                "symbol": "line-ns-open",
-                "size": 9,
-                "color": STYLES[PoolingMode.LANDMARK].colour,
-            },
-            hoverinfo="skip",
-        )
-    )
+    figure.add_trace(landmark_marks(places, "y3", hoverinfo="skip"))
     figure.update_layout(
         yaxis3={"domain": [0.32, 0.38], "visible": False, "range": [-1, 1], "fixedrange": True}
     )

@@ -8,7 +8,9 @@ contrast on a white and on a dark ground.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from lmk_viz.config import PoolingMode
 
@@ -20,6 +22,7 @@ __all__ = [
     "TraceStyle",
     "assign_colours",
     "finish",
+    "landmark_marks",
 ]
 
 GREY = "#8A8F98"
@@ -82,6 +85,29 @@ def assign_colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
         colour = CATEGORY_COLOURS[i % len(CATEGORY_COLOURS)]
         found[name] = (colour, CATEGORY_SYMBOLS[(i + lap) % len(CATEGORY_SYMBOLS)])
     return found
+
+
+def landmark_marks(places: NDArray[np.integer], yaxis: str, **hover: str) -> go.Scatter:
+    """Returns a tick at each landmark's place, on a y axis of its own.
+
+    Args:
+        places: text tokens before each landmark, shape (K,).
+        yaxis: name of that axis.
+        hover: `hovertemplate` or `hoverinfo`.
+    """
+    return go.Scatter(
+        x=places,
+        y=[0.0] * len(places),
+        yaxis=yaxis,
+        mode="markers",
+        name="landmarks",
+        marker={
+            "symbol": "line-ns-open",
+            "size": 9,
+            "color": STYLES[PoolingMode.LANDMARK].colour,
+        },
+        **hover,
+    )
 
 
 def finish(figure: go.Figure, title: str, height: int = 420, subtitle: str = "") -> go.Figure:

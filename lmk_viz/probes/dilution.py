@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingEncoder
+from lmk_viz.embedding_encoder import EmbeddingEncoder, trained_poolings
 from lmk_viz.probes.curves import Estimate, estimate_mean
 from lmk_viz.probes.needle import rank_of_own
 from lmk_viz.probes.needles import Needle
@@ -27,7 +27,6 @@ from lmk_viz.probes.runs import (
     length_limit,
     paired_cosines,
     plain_tokens,
-    trained_poolings,
 )
 
 __all__ = ["DEFAULT_STEPS", "Dilution", "Side", "dilution_curves", "steps_up_to"]

@@ -19,7 +19,7 @@ from lmk_viz.config import (
     PoolingConfig,
     PoolingMode,
 )
-from lmk_viz.embedding import EmbeddingEncoder
+from lmk_viz.embedding_encoder import EmbeddingEncoder, trained_poolings
 from lmk_viz.landmarks import Layout, Tokens, chunk_sizes
 from lmk_viz.pooling import POOLINGS
 from lmk_viz.probes.edits import unit_borders, with_tokens, without_tokens
@@ -32,7 +32,6 @@ from lmk_viz.probes.runs import (
     json_number,
     paired_cosines,
     plain_tokens,
-    trained_poolings,
 )
 from lmk_viz.text import sentence_spans
 

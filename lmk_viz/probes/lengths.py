@@ -9,7 +9,7 @@ import pandas as pd
 
 from lmk_viz.config import ChunkingConfig, PoolingConfig
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingEncoder
+from lmk_viz.embedding_encoder import EmbeddingEncoder
 from lmk_viz.probes.needle import NeedleConfig, NeedleResult, needle_curves
 from lmk_viz.probes.needles import Needle
 from lmk_viz.probes.runs import Embedder, Progress, ShouldStop

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lmk_viz.config import MAX_SEED, ChunkingConfig, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingEncoder
+from lmk_viz.embedding_encoder import EmbeddingEncoder, trained_poolings
 from lmk_viz.probes.curves import CurveSummary, summarise_curve
 from lmk_viz.probes.needles import Needle
 from lmk_viz.probes.placing import Border, filler_head, place_needle
@@ -24,7 +24,6 @@ from lmk_viz.probes.runs import (
     length_limit,
     paired_cosines,
     plain_tokens,
-    trained_poolings,
 )
 
 __all__ = [

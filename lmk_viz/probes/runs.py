@@ -1,4 +1,4 @@
-"""What the probes share: vectors of many inputs in batches, progress, a stop, trained poolings."""
+"""What the probes share: vectors of many inputs in batches, progress, a stop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, ChunkingMode, LayoutKind, PoolingConfig, PoolingMode
-from lmk_viz.embedding import (
-    BATCH_TOKENS_ACCELERATOR,
-    BATCH_TOKENS_CPU,
+from lmk_viz.embedding import plan_batches
+from lmk_viz.embedding_encoder import (
     EmbeddingEncoder,
-    plan_batches,
+    checked_modes,
+    default_batch_tokens,
+    pooling_passes,
 )
 from lmk_viz.landmarks import Layout, Tokens
 from lmk_viz.pooling import POOLINGS, resolve
@@ -28,7 +29,6 @@ __all__ = [
     "length_limit",
     "paired_cosines",
     "plain_tokens",
-    "trained_poolings",
 ]
 
 SLACK = 8
@@ -90,12 +90,7 @@ class Embedder:
         """
         chunking = chunking or ChunkingConfig()
         resolved = tuple(resolve(pooling, chunking) for pooling in poolings)
-        modes = [pooling.mode for pooling in resolved]
-        if not modes or len(set(modes)) != len(modes):
-            names = [mode.value for mode in modes]
-            raise ValueError(f"poolings {names} came; give at least one, each once.")
-        for mode in modes:
-            encoder.check_pooling(mode)
+        checked_modes(encoder, resolved)
         return cls(encoder, resolved, chunking, max_length)
 
     @property
@@ -126,7 +121,7 @@ class Embedder:
         steps = steps or Steps(len(rows) * len(self.kinds))
         shape = (len(rows), self.encoder.embedding_dim)
         vectors = {mode: np.full(shape, np.nan) for mode in self.modes}
-        budget = _batch_tokens(self.encoder)
+        budget = default_batch_tokens(self.encoder)
         for kind in self.kinds:
             group = [p for p in self.poolings if POOLINGS[p.mode].layout is kind]
             layouts = [row[kind] for row in rows]
@@ -197,32 +192,11 @@ def fitting_tokens(encoder: EmbeddingEncoder, chunking: ChunkingConfig, wanted: 
     return max(2, min(wanted, room))
 
 
-def trained_poolings(encoder: Any) -> frozenset[PoolingMode]:
-    """Returns the poolings that an encoder was trained for."""
-    known: frozenset[PoolingMode] | None = getattr(encoder, "trained_poolings", None)
-    if known is not None:
-        return frozenset(known)
-    single: PoolingMode | None = getattr(encoder, "trained_for", None)
-    return frozenset() if single is None else frozenset({single})
-
-
 def count_passes(encoder: Any, modes: Sequence[PoolingMode]) -> int:
-    """Returns the forward passes that one text takes under some poolings.
-
-    Poolings that read the same kind of input share a pass, unless a family has a variant of
-    its own for each.
-    """
-    if getattr(encoder, "variants", None):
-        return len(set(modes))
-    return len({POOLINGS[mode].layout for mode in modes})
+    """Returns the forward passes that one text takes under some poolings, each mode once."""
+    return len(pooling_passes(encoder, [PoolingConfig(mode) for mode in dict.fromkeys(modes)]))
 
 
 def json_number(value: float | None) -> float | None:
     """Returns a number as JSON has it: None in place of NaN."""
     return None if value is None or not np.isfinite(value) else float(value)
-
-
-def _batch_tokens(encoder: Any) -> int:
-    device = getattr(encoder, "device", None)
-    on_cpu = device is None or device.type == "cpu"
-    return BATCH_TOKENS_CPU if on_cpu else BATCH_TOKENS_ACCELERATOR

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, LayoutKind, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingEncoder, embed_documents
+from lmk_viz.embedding import embed_documents
+from lmk_viz.embedding_encoder import EmbeddingEncoder
 from lmk_viz.landmarks import Layout, Tokens, character_spans
 from lmk_viz.pooling import POOLINGS
 from lmk_viz.similarity import cos_sim

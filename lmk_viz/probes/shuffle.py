@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, PoolingConfig, PoolingMode
-from lmk_viz.embedding import EmbeddingEncoder
+from lmk_viz.embedding_encoder import EmbeddingEncoder, trained_poolings
 from lmk_viz.landmarks import Layout
 from lmk_viz.probes.curves import Estimate, estimate_mean
 from lmk_viz.probes.edits import permute_units, unit_borders
@@ -24,7 +24,6 @@ from lmk_viz.probes.runs import (
     json_number,
     paired_cosines,
     plain_tokens,
-    trained_poolings,
 )
 
 __all__ = ["ShuffleCosines", "shuffle_cosines", "shuffled_text"]

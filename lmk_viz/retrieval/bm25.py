@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lmk_viz.documents import Document
-from lmk_viz.retrieval.search import top_ranked
+from lmk_viz.similarity import top_ranked
 
 __all__ = ["bm25_rankings", "bm25_words"]
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lmk_viz.config import ChunkingConfig, PoolingConfig, PoolingMode
 from lmk_viz.corpus import Excluded
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingEncoder, EmbeddingTable, embed_documents
+from lmk_viz.embedding import EmbeddingTable, embed_documents
+from lmk_viz.embedding_encoder import EmbeddingEncoder, checked_modes, pooling_passes
 from lmk_viz.pooling import resolve
 from lmk_viz.retrieval.bm25 import bm25_rankings
 from lmk_viz.retrieval.dataset import RetrievalDataset
@@ -22,7 +23,7 @@ from lmk_viz.retrieval.metrics import (
     score_rankings,
 )
 from lmk_viz.retrieval.scores import Evaluation, GroupScores, SystemScores
-from lmk_viz.retrieval.search import checked_modes, is_trained, pooling_passes, rank_documents
+from lmk_viz.retrieval.search import is_trained, rank_documents
 
 __all__ = ["Evaluation", "GroupScores", "SystemScores", "evaluate"]
 

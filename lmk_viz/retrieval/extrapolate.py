@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from lmk_viz.config import ChunkingConfig, LayoutKind, PoolingConfig, PoolingMode, digest
-from lmk_viz.embedding import EmbeddingEncoder, embed_documents
+from lmk_viz.embedding import embed_documents
+from lmk_viz.embedding_encoder import EmbeddingEncoder, checked_modes, pooling_passes
 from lmk_viz.landmarks import Tokens
 from lmk_viz.pooling import POOLINGS, resolve
 from lmk_viz.retrieval.extrapolation import (
@@ -26,7 +27,7 @@ from lmk_viz.retrieval.extrapolation import (
 from lmk_viz.retrieval.joined import DocumentBuilder, JoinedDocuments, split_passages
 from lmk_viz.retrieval.metrics import score_rankings
 from lmk_viz.retrieval.passages import Passage
-from lmk_viz.retrieval.search import checked_modes, is_trained, pooling_passes, rank_documents
+from lmk_viz.retrieval.search import is_trained, rank_documents
 
 __all__ = [
     "Extrapolation",

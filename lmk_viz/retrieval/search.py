@@ -1,4 +1,4 @@
-"""What evaluations share: exact search in blocks, poolings by pass, and what was trained."""
+"""What evaluations share: exact search in blocks, and what was trained."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,38 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmk_viz.config import LayoutKind, PoolingConfig, PoolingMode
-from lmk_viz.embedding import EmbeddingEncoder
-from lmk_viz.pooling import POOLINGS
+from lmk_viz.config import PoolingMode
+from lmk_viz.embedding_encoder import trained_poolings
+from lmk_viz.similarity import top_ranked
 
-__all__ = ["checked_modes", "is_trained", "pooling_passes", "rank_documents", "top_ranked"]
+__all__ = ["is_trained", "rank_documents"]
 
 BLOCK_SCORES = 8_000_000
 """Scores held at a time: 32 MB of float32."""
 SCORE_DECIMALS = 6
 """Cosines of unit vectors in float32 are not told apart beyond this: the same vector in
 another row of a matrix product can differ in the last digit, and would break its tie at random."""
-
-
-def top_ranked(scores: NDArray[Any], top_k: int) -> NDArray[np.int64]:
-    """Returns the columns with the highest scores, best first, ties by column number.
-
-    Args:
-        scores: of one query, shape (N,).
-        top_k: how many; all of them where there are fewer.
-
-    Example:
-        >>> top_ranked(np.asarray([0.5, 0.9, 0.5, 0.9]), 3).tolist()
-        [1, 3, 0]
-    """
-    n = len(scores)
-    if top_k < n:
-        threshold = np.partition(scores, n - top_k)[n - top_k]
-        candidates = np.flatnonzero(scores >= threshold)
-    else:
-        candidates = np.arange(n)
-    order = np.argsort(-scores[candidates], kind="stable")
-    return candidates[order][:top_k]
 
 
 def rank_documents(
@@ -67,41 +46,6 @@ def rank_documents(
     return found
 
 
-def checked_modes(
-    encoder: EmbeddingEncoder, poolings: Sequence[PoolingConfig]
-) -> list[PoolingMode]:
-    """Returns the modes of the poolings.
-
-    Raises:
-        ValueError: when there is none, or one twice, or one that cannot be had.
-    """
-    modes = [pooling.mode for pooling in poolings]
-    if not modes or len(set(modes)) != len(modes):
-        raise ValueError(f"poolings {[m.value for m in modes]} came; give at least one, each once.")
-    for mode in modes:
-        encoder.check_pooling(mode)
-    return modes
-
-
 def is_trained(encoder: Any, mode: PoolingMode) -> bool:
     """Returns whether an encoder, or the member of its family, was trained for a pooling."""
-    trained = getattr(encoder, "trained_poolings", None)
-    if trained is None:
-        return bool(getattr(encoder, "trained_for", None) == mode)
-    return mode in trained
-
-
-def pooling_passes(
-    encoder: Any, poolings: Sequence[PoolingConfig]
-) -> list[tuple[PoolingConfig, ...]]:
-    """Returns the poolings in groups that take one pass over a corpus each, in order.
-
-    Poolings that read the same layout share a pass, except in a family, whose members have
-    weights of their own: there nothing is gained and each pooling's seconds are its own.
-    """
-    if getattr(encoder, "trained_poolings", None) is not None:
-        return [(pooling,) for pooling in poolings]
-    groups: dict[LayoutKind, list[PoolingConfig]] = {}
-    for pooling in poolings:
-        groups.setdefault(POOLINGS[pooling.mode].layout, []).append(pooling)
-    return [tuple(group) for group in groups.values()]
+    return mode in trained_poolings(encoder)

@@ -6,7 +6,7 @@ Everything is safetensors and JSON; nothing is pickled.
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,7 @@ def save_state(
             tensors[f"{moment}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
     tensors["random"] = torch.get_rng_state()
     save_file(tensors, partial / "tensors.safetensors")
-    (partial / "state.json").write_text(
-        json.dumps(
-            {"step": state.step, "seconds": state.seconds, "tokens": state.tokens, "key": state.key}
-        ),
-        encoding="utf-8",
-    )
+    (partial / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
     old = folder / f".{STATE_NAME}.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():

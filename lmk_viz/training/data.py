@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["Pairs", "load_pairs", "read_rows", "save_pairs"]
+from lmk_viz.files import write_whole
+
+__all__ = ["Pairs", "load_pairs", "pairs_from_rows", "read_rows", "save_pairs"]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 ANCHORS = ("anchor", "query")
@@ -87,8 +89,16 @@ def load_pairs(path: str | Path) -> Pairs:
         ValueError: when the file cannot be read, or a row is not such a pair; file and row are
             named.
     """
-    rows = list(read_rows(path))
-    name = Path(path).name
+    return pairs_from_rows(list(read_rows(path)), Path(path).name)
+
+
+def pairs_from_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Pairs:
+    """Returns the pairs of a table's rows; see `load_pairs`.
+
+    Args:
+        rows: with its columns.
+        name: of the table, for errors.
+    """
     if not rows:
         raise ValueError(f"{name} has no rows; give at least two pairs.")
     anchor = _column(rows[0], ANCHORS, name)
@@ -128,10 +138,8 @@ def save_pairs(pairs: Pairs, path: str | Path) -> None:
     ):
         if values is not None:
             columns[column] = list(values)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.part")
-    pd.DataFrame(columns).to_parquet(partial, index=False)
-    partial.replace(target)
+    frame = pd.DataFrame(columns)
+    write_whole(Path(path), lambda partial: frame.to_parquet(partial, index=False))
 
 
 def read_rows(path: str | Path) -> Iterator[Mapping[str, Any]]:

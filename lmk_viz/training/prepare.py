@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lmk_viz.config import PoolingMode
 from lmk_viz.encoder import Encoder
 from lmk_viz.training.config import TrainingConfig
-from lmk_viz.training.data import ANCHORS, Pairs, load_pairs, read_rows
+from lmk_viz.training.data import ANCHORS, Pairs, pairs_from_rows, read_rows
 from lmk_viz.training.passages import (
     CutPair,
     PassageSettings,
@@ -46,10 +46,11 @@ def load_training_data(
     Raises:
         ValueError: when the file is neither, or a row is not as expected.
     """
-    first = next(iter(read_rows(path)), None)
-    if first is None or any(name in first for name in ANCHORS):
-        pairs, parts = load_pairs(path), None
-    elif "text" in first:
+    rows, name = list(read_rows(path)), Path(path).name
+    parts = None
+    if not rows or any(column in rows[0] for column in ANCHORS):
+        pairs = pairs_from_rows(rows, name)
+    elif "text" in rows[0]:
         # Room for CLS, SEP and a landmark behind every chunk of the smallest size.
         room = (
             (config.passage_length - 3)
@@ -58,7 +59,7 @@ def load_training_data(
         )
         lengths = tuple(max(16, room * share // 4) for share in (2, 3, 4))
         cut = cut_pairs(
-            load_passages(read_rows(path)),
+            load_passages(rows),
             config.steps * config.batch_size,
             config.batch_size,
             TokenCounter(lambda text: len(encoder.tokenize(text))),
@@ -68,8 +69,8 @@ def load_training_data(
         pairs, parts = pairs_of(cut), [pair.parts for pair in cut]
     else:
         raise ValueError(
-            f"{Path(path).name} has neither anchor (or query) nor text, but "
-            f"{', '.join(map(repr, first))}; name the columns so."
+            f"{name} has neither anchor (or query) nor text, but "
+            f"{', '.join(map(repr, rows[0]))}; name the columns so."
         )
     return pairs if teacher is None else with_teacher(pairs, teacher, parts, report)
 

@@ -4,39 +4,19 @@ Fails on anything red: an error on the page, in the console or in the server's l
 request that leaves this machine.
 """
 
-import os
 import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import parse_qs, quote, urlsplit
-from urllib.request import urlopen
 
 import pytest
+from browser.chromium import PATIENCE_MS, needs_chromium
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH"),
-]
+pytestmark = needs_chromium()
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_MS = 120_000
-"""The first load of a page brings torch, the encoder and Plotly, on whatever machine this is."""
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 # A short length limit keeps runs short; what is drawn does not depend on it.
 # Home comes last, since it starts UMAP's warm-up in the background.
 PAGES = {
@@ -93,59 +73,6 @@ class Visit:
 def query_of(url: str) -> dict[str, str]:
     """What an address says after the question mark."""
     return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and log of the app, on a port of its own."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    command = [sys.executable, "-m", "streamlit", "run", "app.py"]
-    options = ["--server.port", str(port), "--server.address", "localhost"]
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [*command, *options],
-            cwd=ROOT,
-            # Long texts take long, and these tests are of the pages.
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "LMK_VIZ_MAX_LENGTH": "512"},
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
-    address = f"http://localhost:{port}"
-    try:
-        _wait_until_healthy(process, f"{address}/_stcore/health", log)
-        yield address, log
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_healthy(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    end = time.monotonic() + PATIENCE_MS / 1000
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            break
-        try:
-            with urlopen(url, timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except (URLError, TimeoutError):
-            time.sleep(0.2)
-    pytest.fail(f"the server did not start:\n{log.read_text(encoding='utf-8')}")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -258,9 +185,11 @@ def test_change_of_a_widget_is_written_to_the_address(visit):
 
 
 def test_address_gives_someone_else_the_same_view(visit):
+    from playwright.sync_api import expect
+
     visit_ = visit(CHUNKS_OF_TEN, fresh=True).settle(DOCUMENT)
     # The box is drawn before the value arrives in it.
-    sync_api.expect(visit_.page.get_by_label(GRANULARITY, exact=True)).to_have_value("10")
+    expect(visit_.page.get_by_label(GRANULARITY, exact=True)).to_have_value("10")
     assert visit_.page.locator(".lmk-doc .mark").count() == 5
 
 

@@ -1,89 +1,18 @@
 """Linked panels in headless Chromium: in the app, and on the page that is taken away."""
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import quote
-from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
-import pytest
+from browser.chromium import PATIENCE_MS, needs_chromium
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH"),
-]
+pytestmark = needs_chromium()
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_MS = 120_000
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 BRIGHT = """() => [...document.querySelectorAll('.js-plotly-plot')].map((place) =>
   [...place.querySelectorAll('.scatterlayer .point')]
     .filter((point) => getComputedStyle(point).opacity > 0.5).length)"""
 """How many points of each panel are not faded."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of the app, on a port of its own."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    command = [sys.executable, "-m", "streamlit", "run", "app.py"]
-    options = ["--server.port", str(port), "--server.address", "localhost"]
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [*command, *options],
-            cwd=ROOT,
-            # Long texts take long, and these tests are of the pages.
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "LMK_VIZ_MAX_LENGTH": "512"},
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
-    address = f"http://localhost:{port}"
-    try:
-        end = time.monotonic() + PATIENCE_MS / 1000
-        while True:
-            try:
-                with urlopen(f"{address}/_stcore/health", timeout=5) as answer:
-                    if answer.status == 200:
-                        break
-            except (URLError, TimeoutError):
-                pass
-            if process.poll() is not None or time.monotonic() > end:
-                pytest.fail(f"the server did not start:\n{log.read_text(encoding='utf-8')}")
-            time.sleep(0.2)
-        yield address
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield chromium
-        chromium.close()
 
 
 def draw_round(page: Any, panel: int) -> None:
@@ -110,7 +39,8 @@ def test_what_is_drawn_round_in_one_panel_stands_out_in_the_other_and_in_the_tab
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     settings = "limit=32&g=4&method=pca&poolings=cls-landmark"
-    page.goto(f"{server}/Embedding_map?encoder={quote(str(tiny_folder))}&{settings}")
+    address, _ = server
+    page.goto(f"{address}/Embedding_map?encoder={quote(str(tiny_folder))}&{settings}")
     page.wait_for_function(f"() => ({BRIGHT})().join() === '72,72'")
     draw_round(page, 0)
     said = page.get_by_text("of 72 documents selected")

@@ -142,6 +142,7 @@ def test_poolings_of_one_layout_share_their_passes_and_a_family_gets_one_each():
     }
     family = bag()
     family.trained_poolings = frozenset({PoolingMode.LANDMARK})
+    family.variants = frozenset({PoolingMode.LANDMARK})
     result = evaluate(family, TOY, POOLINGS, TWOS, with_bm25=False)
     assert {len(modes) for _, modes, _ in family.calls} == {1}
     assert [row.trained for row in result.rows] == [False, False, True]

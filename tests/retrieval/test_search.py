@@ -5,9 +5,11 @@ import pytest
 
 from lmk_viz.config import PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
+from lmk_viz.embedding_encoder import pooling_passes
 from lmk_viz.retrieval import search
 from lmk_viz.retrieval.bm25 import bm25_rankings, bm25_words
-from lmk_viz.retrieval.search import is_trained, pooling_passes, rank_documents, top_ranked
+from lmk_viz.retrieval.search import is_trained, rank_documents
+from lmk_viz.similarity import top_ranked
 
 
 def slow_top(scores, top_k):
@@ -60,7 +62,9 @@ def test_poolings_of_one_layout_share_a_pass_except_in_a_family():
         return [[p.mode.value for p in group] for group in pooling_passes(encoder, poolings)]
 
     assert modes(SimpleNamespace()) == [["cls", "mean"], ["landmark"]]
-    family = SimpleNamespace(trained_poolings=frozenset())
+    alone = SimpleNamespace(trained_poolings=frozenset({PoolingMode.MEAN}))
+    assert modes(alone) == [["cls", "mean"], ["landmark"]]
+    family = SimpleNamespace(variants=frozenset({PoolingMode.LANDMARK}))
     assert modes(family) == [["cls"], ["landmark"], ["mean"]]
 
 
