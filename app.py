@@ -93,6 +93,11 @@ panels.show_badge(encoder, [p.mode for p in poolings])
 st.subheader("A tour in five steps", anchor=False)
 for page, label, icon, settings in TOUR:
     st.page_link(page, label=label, icon=icon, query_params=settings)
+st.page_link(
+    "pages/5_Granularity.py",
+    label="**Then your own documents**: which granularity, at which cost, and can the data tell?",
+    icon=":material/tune:",
+)
 show_extrapolation(encoder)
 panels.show_downloads(
     "segments",

@@ -9,7 +9,17 @@ import sys
 
 import typer
 
-from lmk_viz.cli import bench, corpora, documents, encoders, maps, probes, retrieval, training
+from lmk_viz.cli import (
+    bench,
+    corpora,
+    documents,
+    encoders,
+    maps,
+    probes,
+    retrieval,
+    sweep,
+    training,
+)
 
 INTERRUPTED = 130
 """Exit status that typer gives for an interrupt, as shells do."""
@@ -21,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (documents, corpora, encoders, maps, retrieval, training):
+for group in (documents, corpora, encoders, maps, retrieval, sweep, training):
     app.add_typer(group.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(probes.app, name="probe")

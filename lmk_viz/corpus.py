@@ -26,6 +26,7 @@ __all__ = [
     "Corpus",
     "CorpusTable",
     "Excluded",
+    "cell_name",
     "corpus_from_bytes",
     "corpus_from_table",
     "guess_columns",
@@ -206,7 +207,7 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, bool | int | float):
         return value
-    text = _name(value)
+    text = cell_name(value)
     try:
         number = float(text)
     except ValueError:
@@ -220,13 +221,13 @@ def _from_files(
     documents, excluded = [], []
     for file in files:
         place = file.relative_to(root)
-        key = _name(place)
+        key = cell_name(place)
         try:
             found = read_document(file)
         except ValueError as error:
             excluded.append(Excluded(key, str(error)))
             continue
-        label = _name(place.parts[0]) if len(place.parts) > 1 else None
+        label = cell_name(place.parts[0]) if len(place.parts) > 1 else None
         documents.append(Document(key, found.title, found.text, label))
     return tuple(documents), tuple(excluded)
 
@@ -296,7 +297,7 @@ def _from_rows(
                 f"{name}, row {number}: no column {columns.text!r}; it has "
                 f"{', '.join(map(repr, row)) or 'none'}. Name the column that holds the text."
             )
-        key = _name(row.get(columns.id)) or f"row-{number}"
+        key = cell_name(row.get(columns.id)) or f"row-{number}"
         if key in seen:
             raise ValueError(
                 f"{name}, row {number}: id {key!r} stands in row {seen[key]} too; ids have to "
@@ -313,8 +314,8 @@ def _from_rows(
             kind = type(cell).__name__
             excluded.append(Excluded(key, f"the text is of type {kind}, not a string"))
             continue
-        title = _name(row.get(columns.title)) or key
-        label = _name(row.get(columns.label)) or None
+        title = cell_name(row.get(columns.title)) or key
+        label = cell_name(row.get(columns.label)) or None
         try:
             documents.append(Document(key, title, text, label))
         except ValueError as error:
@@ -335,7 +336,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _name(value: Any) -> str:
+def cell_name(value: Any) -> str:
     """Returns an id, title or label as text that can be written to any file.
 
     JSON and file names can hold half a character, which no output takes.

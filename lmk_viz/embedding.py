@@ -2,9 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,14 @@ from lmk_viz.embedding_encoder import (
     default_batch_tokens,
     pooling_passes,
 )
-from lmk_viz.landmarks import Layout
+from lmk_viz.embedding_rows import PoolingRows, RowStore, plan_batches, rows_in_batches
 from lmk_viz.pooling import POOLINGS, resolve
 
 __all__ = [
+    "EmbedFunction",
     "EmbeddingTable",
     "embed_documents",
+    "embed_through",
     "forecast_embedding",
     "plan_batches",
 ]
@@ -53,6 +55,10 @@ class EmbeddingTable:
     landmarks: NDArray[np.int64]
     """Landmarks of each document's landmark layout, zero where none was made, shape (N,)."""
     seconds: float
+    """Of this call."""
+    pooling_seconds: Mapping[PoolingMode, float] = field(default_factory=dict)
+    """What each pooling's vectors took when they were made, as if it were the only one; a cache
+    gives the seconds that it saved, so that costs can be compared with and without it."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -91,29 +97,21 @@ class EmbeddingTable:
         return pd.DataFrame(columns)
 
 
-def plan_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Returns groups of row numbers, longest rows first, each within a padded token budget.
+class EmbedFunction(Protocol):
+    """What embeds a corpus: `embed_documents`, or a cache in front of it."""
 
-    Args:
-        lengths: input length of each row.
-        budget: most padded tokens a batch; a longer row makes a batch of its own.
-
-    Returns:
-        Groups that together hold every row once. Rows of a group have similar lengths.
-
-    Example:
-        >>> plan_batches([3, 9, 4, 4], budget=8)
-        [[1], [2, 3], [0]]
-    """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    batches: list[list[int]] = []
-    for row in order:
-        # The first row of a batch is its longest.
-        if batches and lengths[batches[-1][0]] * (len(batches[-1]) + 1) <= budget:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-    return batches
+    def __call__(
+        self,
+        encoder: EmbeddingEncoder,
+        documents: Sequence[Document],
+        poolings: Sequence[PoolingConfig],
+        chunking: ChunkingConfig | None = None,
+        max_length: int | None = None,
+        normalize: bool = True,
+        batch_tokens: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> EmbeddingTable:
+        """Returns what `embed_documents` returns for the same arguments."""
 
 
 def forecast_embedding(
@@ -169,81 +167,156 @@ def embed_documents(
     Raises:
         ValueError: when no pooling is given, or one twice, or one that cannot be had.
     """
-    started = time.monotonic()
-    chunking = chunking or ChunkingConfig()
-    resolved = tuple(resolve(pooling, chunking) for pooling in poolings)
-    modes = checked_modes(encoder, resolved)
-    texts = [document for document in documents if not document.is_blank]
-    by_layout: dict[LayoutKind, list[PoolingConfig]] = {}
-    for pooling in resolved:
-        by_layout.setdefault(POOLINGS[pooling.mode].layout, []).append(pooling)
-    total = len(texts) * len(by_layout)
-    groups: dict[LayoutKind, _GroupRows] = {}
-    for number, (kind, group) in enumerate(by_layout.items()):
-        groups[kind] = _embed_group(
-            encoder,
-            [encoder.layout(d.text, kind, chunking, max_length) for d in texts],
-            group,
-            normalize,
-            batch_tokens or default_batch_tokens(encoder),
-            _offset(progress, number * len(texts), total),
-        )
-    of = {mode: groups[POOLINGS[mode].layout] for mode in modes}
-    finite, unfit = _finite_rows({m: of[m].vectors[m] for m in modes}, [d.id for d in texts])
-    for row, layout in enumerate(next(iter(groups.values())).layouts):
-        if not layout.n_tokens and finite[row]:
-            # Such as zero-width characters alone: the vector would be of special tokens only.
-            finite[row] = False
-            unfit.append(Excluded(texts[row].id, "no token: the vocabulary has none of its text"))
-    # Sentence chunking tokenises anew; a document's own length is that of its whole text.
-    lengths = groups.get(LayoutKind.PLAIN, next(iter(groups.values())))
-    marked = groups.get(LayoutKind.LANDMARK)
-    return EmbeddingTable(
-        encoder_name=encoder.name,
-        chunking=chunking,
-        poolings=resolved,
-        documents=tuple(d for d, keep in zip(texts, finite, strict=True) if keep),
-        excluded=(*(Excluded(d.id, "empty text") for d in documents if d.is_blank), *unfit),
-        vectors={m: of[m].vectors[m][finite] for m in modes},
-        fell_back={m: of[m].fell_back[m][finite] for m in modes},
-        tokens=_counts(layout.n_tokens for layout in lengths.layouts)[finite],
-        tokens_cut={m: _counts(x.n_cut for x in of[m].layouts)[finite] for m in modes},
-        landmarks=_counts(x.n_landmarks for x in (marked or lengths).layouts)[finite],
-        seconds=time.monotonic() - started,
+    return embed_through(
+        None, encoder, documents, poolings, chunking, max_length, normalize, batch_tokens, progress
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _GroupRows:
-    """What one pass over the corpus gives to the poolings that share its layout."""
-
-    layouts: list[Layout]
-    vectors: dict[PoolingMode, NDArray[np.float32]]
-    fell_back: dict[PoolingMode, NDArray[np.bool_]]
-
-
-def _embed_group(
+def embed_through(
+    store: RowStore | None,
     encoder: EmbeddingEncoder,
-    layouts: list[Layout],
+    documents: Sequence[Document],
     poolings: Sequence[PoolingConfig],
-    normalize: bool,
-    batch_tokens: int,
-    progress: Callable[[int], None],
-) -> _GroupRows:
-    """Returns the rows of poolings that share a layout, in the order of the layouts."""
-    n = len(layouts)
+    chunking: ChunkingConfig | None = None,
+    max_length: int | None = None,
+    normalize: bool = True,
+    batch_tokens: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> EmbeddingTable:
+    """Returns what `embed_documents` returns, made only as far as a store does not know it.
+
+    What is missing goes through the encoder in batches of its own, so that its last digits can
+    differ from those of a call that embeds the whole corpus: padding changes the order of sums.
+
+    Args:
+        store: asked for each text and pooling; None embeds everything.
+        encoder: as of `embed_documents`, with all that follows.
+        documents: see there.
+        poolings: see there.
+        chunking: see there.
+        max_length: see there.
+        normalize: see there.
+        batch_tokens: see there.
+        progress: see there; passes that the store spares count as done from the start.
+
+    Raises:
+        ValueError: as `embed_documents` does.
+    """
+    started = time.monotonic()
+    chunking = chunking or ChunkingConfig()
+    resolved = tuple(resolve(pooling, chunking) for pooling in poolings)
+    checked_modes(encoder, resolved)
+    kept = [document for document in documents if not document.is_blank]
+    texts = [document.text for document in kept]
+    by_layout: dict[LayoutKind, list[PoolingConfig]] = {}
+    for pooling in resolved:
+        by_layout.setdefault(POOLINGS[pooling.mode].layout, []).append(pooling)
+    rows = {p.mode: PoolingRows.zeros(len(texts), encoder.embedding_dim) for p in resolved}
+    tasks = [
+        task for group in by_layout.values() for task in _missing_rows(store, group, texts, rows)
+    ]
+    total = len(texts) * len(by_layout)
+    done = total - sum(len(places) for _, places in tasks)
+    for group, places in tasks:
+        for batch, found in rows_in_batches(
+            encoder,
+            [texts[place] for place in places],
+            group,
+            chunking,
+            max_length,
+            normalize,
+            batch_tokens or default_batch_tokens(encoder),
+        ):
+            inside = [places[row] for row in batch]
+            for pooling in group:
+                rows[pooling.mode].fill(inside, found[pooling.mode])
+                if store is not None:
+                    store.keep(pooling, [texts[place] for place in inside], found[pooling.mode])
+            done += len(batch)
+            if progress is not None:
+                progress(done, total)
+    return _build_table(
+        encoder.name, chunking, resolved, documents, kept, rows, time.monotonic() - started
+    )
+
+
+def _missing_rows(
+    store: RowStore | None,
+    group: Sequence[PoolingConfig],
+    texts: Sequence[str],
+    rows: Mapping[PoolingMode, PoolingRows],
+) -> list[tuple[tuple[PoolingConfig, ...], list[int]]]:
+    """Fills in what a store knows; returns poolings with the places that lack just these.
+
+    Args:
+        store: may be None.
+        group: poolings that share a layout, hence a pass.
+        texts: of all documents.
+        rows: of all documents, by pooling.
+    """
+    missing: dict[int, tuple[PoolingConfig, ...]] = dict.fromkeys(range(len(texts)), ())
+    for pooling in group:
+        known: set[int] = set()
+        if store is not None:
+            places, found = store.find(pooling, texts)
+            rows[pooling.mode].fill(places, found)
+            known = set(places.tolist())
+        for place in missing:
+            if place not in known:
+                missing[place] = (*missing[place], pooling)
+    tasks: dict[tuple[PoolingConfig, ...], list[int]] = {}
+    for place, lacking in missing.items():
+        if lacking:
+            tasks.setdefault(lacking, []).append(place)
+    return list(tasks.items())
+
+
+def _build_table(
+    encoder_name: str,
+    chunking: ChunkingConfig,
+    poolings: tuple[PoolingConfig, ...],
+    documents: Sequence[Document],
+    kept: Sequence[Document],
+    rows: Mapping[PoolingMode, PoolingRows],
+    seconds: float,
+) -> EmbeddingTable:
+    """Returns the table, without the rows that have no vector under some pooling.
+
+    Args:
+        encoder_name: of the encoder.
+        chunking: where landmarks went.
+        poolings: resolved.
+        documents: all that came.
+        kept: those with text, a row each.
+        rows: by pooling.
+        seconds: of the call.
+    """
     modes = [pooling.mode for pooling in poolings]
-    vectors = {m: np.zeros((n, encoder.embedding_dim), dtype=np.float32) for m in modes}
-    fell_back = {m: np.zeros(n, dtype=bool) for m in modes}
-    done = 0
-    for batch in plan_batches([len(layout) for layout in layouts], batch_tokens):
-        found, flags = encoder.embed_layouts([layouts[i] for i in batch], poolings, normalize)
-        for mode, rows, flag in zip(modes, found, flags, strict=True):
-            vectors[mode][batch] = rows
-            fell_back[mode][batch] = flag
-        done += len(batch)
-        progress(done)
-    return _GroupRows(layouts, vectors, fell_back)
+    finite, unfit = _finite_rows({m: rows[m].vectors for m in modes}, [d.id for d in kept])
+    for row, tokens in enumerate(rows[modes[0]].tokens.tolist()):
+        if not tokens and finite[row]:
+            # Such as zero-width characters alone: the vector would be of special tokens only.
+            finite[row] = False
+            unfit.append(Excluded(kept[row].id, "no token: the vocabulary has none of its text"))
+
+    def first_of(kind: LayoutKind) -> PoolingMode:
+        return next((m for m in modes if POOLINGS[m].layout is kind), modes[0])
+
+    return EmbeddingTable(
+        encoder_name=encoder_name,
+        chunking=chunking,
+        poolings=poolings,
+        documents=tuple(d for d, keep in zip(kept, finite, strict=True) if keep),
+        excluded=(*(Excluded(d.id, "empty text") for d in documents if d.is_blank), *unfit),
+        vectors={m: rows[m].vectors[finite] for m in modes},
+        fell_back={m: rows[m].fell_back[finite] for m in modes},
+        # Sentence chunking tokenises anew; a document's own length is that of its whole text.
+        tokens=rows[first_of(LayoutKind.PLAIN)].tokens[finite],
+        tokens_cut={m: rows[m].tokens_cut[finite] for m in modes},
+        landmarks=rows[first_of(LayoutKind.LANDMARK)].landmarks[finite],
+        seconds=seconds,
+        pooling_seconds={m: float(rows[m].seconds.sum()) for m in modes},
+    )
 
 
 def _finite_rows(
@@ -259,14 +332,3 @@ def _finite_rows(
         names = ", ".join(mode.value for mode, good in finite.items() if not good[row])
         unfit.append(Excluded(ids[row], f"the vector under {names} is not finite (NaN or inf)"))
     return keep, unfit
-
-
-def _offset(
-    progress: Callable[[int, int], None] | None, before: int, total: int
-) -> Callable[[int], None]:
-    """Returns a callback that counts on from the passes done before."""
-    return lambda done: None if progress is None else progress(before + done, total)
-
-
-def _counts(values: Iterable[int]) -> NDArray[np.int64]:
-    return np.fromiter(values, dtype=np.int64)

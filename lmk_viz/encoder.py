@@ -1,6 +1,7 @@
 """An encoder: text in, token states and attention rows out, never changed after loading."""
 
 import copy
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ from lmk_viz.landmarks import (
     collate,
 )
 from lmk_viz.latent_attention import LatentAttention
-from lmk_viz.model_facts import SENTINEL_LENGTH, ModelFacts
+from lmk_viz.model_facts import SENTINEL_LENGTH, ModelFacts, digest_tensor
 from lmk_viz.pooling import POOLINGS, pool, pool_mask, read_positions, resolve
 from lmk_viz.row_bins import RowBins
 from lmk_viz.text import sentence_spans
@@ -214,6 +215,21 @@ class Encoder(ModelFacts):
             "trained_poolings": [m.value for m in PoolingMode if m in self.trained_poolings],
             "training_length": self.training_length,
         }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of all of it that decides a vector, whatever its name and folder.
+
+        Its weights, config, latent attention and tokenizer, and the kind of device, since an
+        accelerator rounds otherwise. Read once, as an encoder never changes after loading.
+        """
+        found = hashlib.sha256(self.weights_digest.encode())
+        found.update(self._tokenizer.to_str().encode())
+        found.update(f"{self.special_ids} {self._unknown_id} {self.device.type}".encode())
+        if self.latents is not None:
+            for name, tensor in sorted(self.latents.state_dict().items()):
+                digest_tensor(found, name, tensor)
+        return found.hexdigest()
 
     # Text to layout.
 

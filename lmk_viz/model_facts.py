@@ -1,5 +1,6 @@
 """What a loaded model is, read from its config and its modules."""
 
+import hashlib
 import inspect
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from transformers import PreTrainedModel
 from lmk_viz.config import LayerKind
 from lmk_viz.forecast import ModelShape
 
-__all__ = ["SENTINEL_LENGTH", "ModelFacts"]
+__all__ = ["SENTINEL_LENGTH", "ModelFacts", "digest_tensor"]
 
 SENTINEL_LENGTH = 1_000_000
 """Tokenizers without a limit say 1e30; nothing over a million is meant."""
@@ -69,6 +70,21 @@ class ModelFacts:
         """Memory that weights and buffers take."""
         tensors = (*self.model.parameters(), *self.model.buffers())
         return sum(t.numel() * t.element_size() for t in tensors)
+
+    @cached_property
+    def weights_digest(self) -> str:
+        """SHA-256 of the model's config and of every weight and buffer; read once.
+
+        Where the model came from is left out, so that a copy elsewhere has the same digest.
+        """
+        stated = self.model.config.to_dict()
+        for name in ("_name_or_path", "transformers_version"):
+            stated.pop(name, None)
+        found = hashlib.sha256(repr(sorted(stated.items())).encode())
+        tensors = (*self.model.named_parameters(), *self.model.named_buffers())
+        for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
+            digest_tensor(found, name, tensor)
+        return found.hexdigest()
 
     @cached_property
     def position_table(self) -> int | None:
@@ -190,3 +206,17 @@ class ModelFacts:
                 kind = {"full_attention_inv_freq": "global", "sliding_attention_inv_freq": "local"}
                 found[kind.get(leaf, "all")] = buffer.double().cpu().numpy()
         return found
+
+
+def digest_tensor(into: "hashlib._Hash", name: str, tensor: torch.Tensor) -> None:
+    """Adds a tensor's name, type, shape and bytes to a digest.
+
+    Args:
+        into: the digest.
+        name: of the tensor.
+        tensor: on any device, of any type.
+    """
+    into.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+    # Through bytes, since numpy has no bfloat16.
+    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    into.update(plain.numpy().data)

@@ -9,6 +9,7 @@ from lmk_viz.ui import cache, panels, state
 from lmk_viz.ui.controls import pick_inputs
 from lmk_viz.ui.layout_views import show_layout
 from lmk_viz.ui.messages import show_error
+from lmk_viz.ui.query_views import show_query
 
 panels.begin_page(
     "Landmarks",
@@ -57,6 +58,7 @@ st.caption(
     "is kept but has no landmark behind it; struck text was cut. Point at a chunk, or move to it "
     "with Tab, to read its tokens and characters at the foot of the page."
 )
+show_query(inputs, encoder, layout)
 with st.expander("How to read this, and what it does not show", icon=":material/school:"):
     st.markdown(
         "- A text shorter than one chunk has exactly one landmark: pooling then reads one "

@@ -63,3 +63,4 @@ st.caption(
 map_numbers.show_numbers(table, found, config)
 map_views.show_excluded(excluded)
 map_views.show_downloads(inputs, table, vectors, found, config)
+panels.show_cache()

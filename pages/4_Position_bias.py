@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from lmk_viz.ui import panels, probe_inputs, probe_requests, probe_views, state
+from lmk_viz.ui import panels, probe_inputs, probe_requests, probe_teaching, probe_views, state
 from lmk_viz.ui.controls import pick_inputs
 from lmk_viz.ui.messages import show_error
 
@@ -22,4 +22,4 @@ except ValueError as error:
     st.stop()
 if result is not None:
     probe_views.show_result(view, result, inputs, encoder)
-probe_views.show_teaching()
+probe_teaching.show_teaching()

@@ -9,6 +9,8 @@ import os
 # Read by the libraries when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# No vectors of earlier runs, and none left behind; tests of the cache make their own.
+os.environ["LMK_VIZ_CACHE_GB"] = "0"
 # Threads that wait for each other on a busy machine make small t-SNE runs take a minute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -93,3 +93,29 @@ def bench_map_command(
     for name, value in result.items():
         if name != "settings":
             typer.echo(f"{name:<24}{value:,.3f}")
+
+
+@app.command("encode")
+def bench_encode_command(
+    encoder: Annotated[
+        str, typer.Option("--encoder", help="lmk-mini-backbone, or another; no family.")
+    ] = "lmk-mini-backbone",
+    documents: Annotated[int, typer.Option("--documents")] = 500,
+    shortest: Annotated[int, typer.Option("--shortest", help="Tokens.")] = 32,
+    longest: Annotated[int, typer.Option("--longest", help="Tokens.")] = 2048,
+    granularity: Annotated[int, typer.Option("--granularity")] = 32,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """A corpus of mixed length against sentence-transformers; five poolings against one."""
+    from lmk_viz.bench_encode import EncodeBench, bench_encode
+
+    settings = EncodeBench(encoder, documents, shortest, longest, granularity, seed=seed)
+    result = bench_encode(settings, lambda what: typer.echo(what, err=True))
+    if as_json:
+        print_json(result)
+        return
+    for name in ("speedup", "five_ratio", "largest_difference"):
+        typer.echo(f"{name:<24}{result[name]:.3g}")
+    for name, value in result["documents_per_second"].items():
+        typer.echo(f"  {name:<22}{value:,.2f} documents a second")

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from lmk_viz.cli.options import (
+    CacheOption,
     DeviceOption,
     EncoderOption,
     JsonOption,
     MaxLengthOption,
+    cached_embed,
     load_encoder,
     print_json,
     show_progress,
@@ -39,11 +41,11 @@ def embed(
     text_column: Annotated[str, typer.Option("--text-column")] = "text",
     label_column: Annotated[str, typer.Option("--label-column")] = "label",
     device: DeviceOption = "auto",
+    cache: CacheOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Embed a corpus: one row a document in order, one column of unit vectors a pooling."""
     from lmk_viz.corpus import Columns, load_corpus
-    from lmk_viz.embedding import embed_documents
     from lmk_viz.files import write_whole
     from lmk_viz.pooling import parse_poolings
 
@@ -58,8 +60,9 @@ def embed(
         raise ValueError(f"--output is {output!r}; its folder does not exist.")
     poolings = parse_poolings(pooling)
     corpus = load_corpus(source, Columns(text=text_column, label=label_column))
+    embed_corpus = cached_embed(cache)
     model = load_encoder(encoder, device)
-    table = embed_documents(
+    table = embed_corpus(
         model, corpus.documents, poolings, chunking, max_length, progress=show_progress("embedded")
     )
     excluded = (*corpus.excluded, *table.excluded)

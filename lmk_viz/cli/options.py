@@ -5,13 +5,17 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lmk_viz.config import ChunkingConfig, ChunkingMode, EncoderConfig, LayoutKind
 
+if TYPE_CHECKING:  # It loads torch, which help has no need of.
+    from lmk_viz.embedding import EmbedFunction
+
 __all__ = [
+    "CacheOption",
     "DeviceOption",
     "DtypeOption",
     "EncoderOption",
@@ -19,6 +23,7 @@ __all__ = [
     "LayoutOption",
     "MaxLengthOption",
     "build_chunking",
+    "cached_embed",
     "load_encoder",
     "print_json",
     "progress_by_layer",
@@ -60,6 +65,10 @@ MaxLengthOption = Annotated[
     int | None, typer.Option("--max-length", help="Longest input in tokens; else the encoder's.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+CacheOption = Annotated[
+    bool,
+    typer.Option("--cache/--no-cache", help="Keep vectors on disk and take those that are there."),
+]
 LayoutOption = Annotated[
     LayoutKind, typer.Option("--layout", help="plain: [CLS] text [SEP], without landmarks.")
 ]
@@ -145,6 +154,22 @@ def load_encoder(name: str, device: str, dtype: str = "auto") -> Any:
     from lmk_viz.encoder import Encoder
 
     return Encoder.from_pretrained(EncoderConfig(name, device=device, dtype=dtype))
+
+
+def cached_embed(use_cache: bool) -> "EmbedFunction":
+    """Returns what embeds a corpus: through the cache on disk, or without it.
+
+    Args:
+        use_cache: of `CacheOption`; an operator may have switched the cache off all the same.
+
+    Raises:
+        ValueError: when what an operator set for the cache cannot be.
+    """
+    from lmk_viz.embedding import embed_documents
+    from lmk_viz.embedding_cache import EmbeddingCache
+
+    cache = EmbeddingCache.from_environment() if use_cache else None
+    return embed_documents if cache is None else cache.embed
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """The probes: what a document vector depends on, by position."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from lmk_viz.cli.options import (
     DeviceOption,
+    DtypeOption,
     EncoderOption,
     JsonOption,
     MaxLengthOption,
@@ -66,6 +67,7 @@ def needle(
     border: BorderOption = "sentence",
     random: RandomOption = False,
     device: DeviceOption = "auto",
+    dtype: DtypeOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Hide a fact at several depths and ask for it: cosine and rank by depth. --seed draws."""
@@ -78,20 +80,19 @@ def needle(
     place = Border(border)
     hidden = _needles(needles, chunking.seed)
     texts = _fillers(filler, fillers)
-    model = load_encoder(encoder, device)
+    model = load_encoder(encoder, device, dtype)
     length = fitting_tokens(model, chunking, DEFAULT_TOKENS) if tokens is None else tokens
     config = NeedleConfig(length, depths, place, chunking.seed)
-    show = show_progress("pass")
-    result = needle_curves(model, hidden, texts, poolings, config, chunking, show)
-    found = result.to_dict()
-    if random:
-        control = model.with_random_weights(chunking.seed)
-        run = needle_curves(control, hidden, texts, poolings, config, chunking, show)
-        found["random_weights"] = run.to_dict()["rows"]
+
+    def run(encoder: Any) -> dict[str, Any]:
+        show = show_progress("pass")
+        return needle_curves(encoder, hidden, texts, poolings, config, chunking, show).to_dict()
+
+    found = _with_random(run, model, random, chunking)
     if as_json:
         print_json(found)
         return
-    _print_needle_rows(result.to_dict(), model.name)
+    _print_needle_rows(found, model.name)
     for row in found.get("random_weights", []):
         typer.echo(f"{'random: ' + row['pooling']:<20}{_scalars(row)}")
 
@@ -102,6 +103,9 @@ def lengths(
     chunking: ChunkingConfig,
     encoder: EncoderOption = DEFAULT_NAME,
     pooling: PoolingOption = DEFAULT_POOLINGS,
+    probe: Annotated[
+        str, typer.Option("--probe", help="needle, influence, segments or shuffle.")
+    ] = "needle",
     tokens: Annotated[int, typer.Option("--tokens", help="The shortest length.")] = 128,
     factors: Annotated[str, typer.Option("--factors", help="Multiples of it.")] = "1,2,4,8",
     needles: NeedlesOption = "12",
@@ -109,30 +113,65 @@ def lengths(
     filler: FillerOption = None,
     fillers: FillersOption = 1,
     border: BorderOption = "sentence",
+    random: RandomOption = False,
     device: DeviceOption = "auto",
+    dtype: DtypeOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """The needle probe at multiples of a length. --seed draws the needles."""
+    """A probe at multiples of a length. --seed draws the needles.
+
+    Influence, segments and shuffle are of the fillers' starts, with intervals over fillers.
+    Dilution has length for its axis already: see its --steps.
+    """
     from lmk_viz.pooling import parse_poolings
+    from lmk_viz.probes.document_lengths import NUMBERS, DocumentProbe, document_by_length
     from lmk_viz.probes.lengths import needle_by_length
     from lmk_viz.probes.needle import NeedleConfig
     from lmk_viz.probes.placing import Border
 
     poolings = parse_poolings(pooling)
+    of_document = None if probe == "needle" else DocumentProbe(probe)
     config = NeedleConfig(tokens, depths, Border(border), chunking.seed)
     wanted = whole_numbers("--factors", factors)
     hidden, texts = _needles(needles, chunking.seed), _fillers(filler, fillers)
-    model = load_encoder(encoder, device)
-    result = needle_by_length(
-        model, hidden, texts, poolings, config, wanted, chunking, show_progress("pass")
-    )
-    found = {"encoder": model.name, "chunking": chunking.describe(), **result.to_dict()}
+    model = load_encoder(encoder, device, dtype)
+
+    def run(encoder: Any) -> dict[str, Any]:
+        if of_document is None:
+            show = show_progress("pass")
+            result = needle_by_length(
+                encoder, hidden, texts, poolings, config, wanted, chunking, show
+            )
+            return {
+                "encoder": encoder.name,
+                "chunking": chunking.describe(),
+                "needles": len(hidden),
+                "fillers": [text.id for text in texts],
+                **result.to_dict(),
+            }
+        other = _unrelated(None, texts[0].text).text
+        return document_by_length(
+            encoder,
+            texts,
+            poolings,
+            of_document,
+            tokens,
+            wanted,
+            chunking,
+            chunking.seed,
+            other,
+            show_progress("text"),
+        ).to_dict()
+
+    found = _with_random(run, model, random, chunking)
     if as_json:
         print_json(found)
         return
-    typer.echo(f"{len(hidden)} needles, {len(texts)} fillers, encoder {model.name}")
-    for row in found["rows"]:
-        typer.echo(f"{row['tokens']:>7,} {row['pooling']:<20}{_scalars(row)}")
+    names = ("psi", "slope", "first_minus_last") if of_document is None else NUMBERS[of_document]
+    typer.echo(f"{probe}, {len(texts)} fillers, encoder {model.name}")
+    for before, rows in (("", found["rows"]), ("random: ", found.get("random_weights", []))):
+        for row in rows:
+            typer.echo(f"{row['tokens']:>7,} {before + row['pooling']:<24}{_scalars(row, names)}")
 
 
 @app.command()
@@ -146,6 +185,7 @@ def influence(
     floor: Annotated[
         bool, typer.Option("--floor/--no-floor", help="Also a neutral filler at each place.")
     ] = True,
+    random: RandomOption = False,
     max_length: MaxLengthOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -153,31 +193,37 @@ def influence(
     """Leave each part of a text out: how far does the vector move? Beside the attention on it."""
     from lmk_viz.documents import read_document
     from lmk_viz.pooling import parse_poolings
-    from lmk_viz.probes.influence import NEUTRAL_TEXT, Unit, leave_one_out
+    from lmk_viz.probes.influence import NEUTRAL_TEXT, InfluenceSummary, Unit, leave_one_out
 
     poolings, part = parse_poolings(pooling), Unit(unit)
     document = read_document(file)
     model = load_encoder(encoder, device)
-    result = leave_one_out(
-        model,
-        document.text,
-        poolings,
-        chunking,
-        max_length,
-        part,
-        NEUTRAL_TEXT if floor else None,
-        progress=show_progress("pass"),
-    )
+
+    def run(encoder: Any) -> dict[str, Any]:
+        return leave_one_out(
+            encoder,
+            document.text,
+            poolings,
+            chunking,
+            max_length,
+            part,
+            NEUTRAL_TEXT if floor else None,
+            progress=show_progress("pass"),
+        ).to_dict()
+
+    found = _with_random(run, model, random, chunking)
     if as_json:
-        print_json({"document": document.id, **result.to_dict()})
+        print_json({"document": document.id, **found})
         return
     typer.echo(
-        f"{document.title}: {len(result.borders) - 1} {part.value}s, {result.tokens_cut:,} of "
-        f"{result.tokens:,} tokens cut, encoder {model.name}"
+        f"{document.title}: {len(found['borders']) - 1} {part.value}s, {found['tokens_cut']:,} of "
+        f"{found['tokens']:,} tokens cut, encoder {model.name}"
     )
-    for mode, summary in result.summaries.items():
-        words = "  ".join(f"{name} {_shown(value)}" for name, value in summary.to_dict().items())
-        typer.echo(f"{mode.value:<20}{words}")
+    names = InfluenceSummary.__dataclass_fields__
+    for before, rows in (("", found["rows"]), ("random: ", found.get("random_weights", []))):
+        for row in rows:
+            words = "  ".join(f"{name} {_shown(row[name])}" for name in names)
+            typer.echo(f"{before + row['pooling']:<28}{words}")
 
 
 @app.command()
@@ -191,6 +237,7 @@ def segments(
     unrelated: Annotated[
         str | None, typer.Option("--unrelated", help="A text file for the control; else bundled.")
     ] = None,
+    random: RandomOption = False,
     max_length: MaxLengthOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -205,9 +252,14 @@ def segments(
     document = read_document(file)
     other = _unrelated(unrelated, document.text)
     model = load_encoder(encoder, device)
-    result = segment_cosines(
-        model, document.text, poolings, chunking, max_length, count, unrelated=other.text
-    )
+
+    def run(encoder: Any) -> Any:
+        return segment_cosines(
+            encoder, document.text, poolings, chunking, max_length, count, unrelated=other.text
+        )
+
+    result = run(model)
+    control = run(model.with_random_weights(chunking.seed)) if random else None
     if as_json:
         print_json(
             {
@@ -217,17 +269,19 @@ def segments(
                 "chunking": chunking.describe(),
                 "trained": sorted(mode.value for mode in trained_poolings(model)),
                 **result.to_dict(),
+                **({} if control is None else {"random_weights": control.to_dict()}),
             }
         )
         return
     typer.echo(f"{document.title}: cosine of each part with the whole, encoder {model.name}")
-    for mode, values in result.cosines.items():
-        control = result.unrelated.get(mode)
-        typer.echo(
-            f"{mode.value:<20}"
-            + " ".join(f"{value:6.3f}" for value in values)
-            + f"   unrelated {_shown(control)}"
-        )
+    runs = {"": result} if control is None else {"": result, "random: ": control}
+    for before, found in runs.items():
+        for mode, values in found.cosines.items():
+            typer.echo(
+                f"{before + mode.value:<28}"
+                + " ".join(f"{value:6.3f}" for value in values)
+                + f"   unrelated {_shown(found.unrelated.get(mode))}"
+            )
 
 
 @app.command()
@@ -241,6 +295,7 @@ def shuffle(
     unrelated: Annotated[
         str | None, typer.Option("--unrelated", help="A text file for the control; else bundled.")
     ] = None,
+    random: RandomOption = False,
     max_length: MaxLengthOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -254,26 +309,31 @@ def shuffle(
     document = read_document(file)
     other = _unrelated(unrelated, document.text)
     model = load_encoder(encoder, device)
-    result = shuffle_cosines(
-        model,
-        document.text,
-        poolings,
-        chunking,
-        max_length,
-        shuffles,
-        chunking.seed,
-        other.text,
-        show_progress("pass"),
-    )
+
+    def run(encoder: Any) -> dict[str, Any]:
+        return shuffle_cosines(
+            encoder,
+            document.text,
+            poolings,
+            chunking,
+            max_length,
+            shuffles,
+            chunking.seed,
+            other.text,
+            show_progress("pass"),
+        ).to_dict()
+
+    found = _with_random(run, model, random, chunking)
     if as_json:
-        print_json({"document": document.id, "unrelated_document": other.id, **result.to_dict()})
+        print_json({"document": document.id, "unrelated_document": other.id, **found})
         return
-    typer.echo(f"{document.title}: {result.chunks} chunks in {shuffles} orders, {model.name}")
-    for row in result.to_dict()["rows"]:
-        typer.echo(
-            f"{row['pooling']:<20}mean {_ranged(row, 'mean')}  reversed {_shown(row['reversed'])}  "
-            f"unrelated {_shown(row['unrelated'])}"
-        )
+    typer.echo(f"{document.title}: {found['chunks']} chunks in {shuffles} orders, {model.name}")
+    for before, rows in (("", found["rows"]), ("random: ", found.get("random_weights", []))):
+        for row in rows:
+            typer.echo(
+                f"{before + row['pooling']:<28}mean {_ranged(row, 'mean')}  reversed "
+                f"{_shown(row['reversed'])}  unrelated {_shown(row['unrelated'])}"
+            )
 
 
 @app.command()
@@ -291,6 +351,7 @@ def dilution(
     side: Annotated[
         str, typer.Option("--side", help="Where the text goes: after, before or around.")
     ] = "after",
+    random: RandomOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -306,22 +367,22 @@ def dilution(
     # A fact of some forty tokens stands in the document beside the text.
     length = fitting_tokens(model, chunking, DEFAULT_TOKENS) - 64 if tokens is None else tokens
     added = steps_up_to(length) if given is None else given
-    result = dilution_curves(
-        model,
-        documents,
-        texts[0],
-        poolings,
-        added,
-        chunking,
-        where,
-        chunking.seed,
-        show_progress("pass"),
-    )
+
+    def run(encoder: Any) -> dict[str, Any]:
+        show = show_progress("pass")
+        return dilution_curves(
+            encoder, documents, texts[0], poolings, added, chunking, where, chunking.seed, show
+        ).to_dict()
+
+    found = _with_random(run, model, random, chunking)
     if as_json:
-        print_json(result.to_dict())
+        print_json(found)
         return
     typer.echo(f"{len(documents)} facts, filler {texts[0].title}, encoder {model.name}")
-    for row in result.to_dict()["rows"]:
+    controls = [
+        row | {"pooling": f"random: {row['pooling']}"} for row in found.get("random_weights", [])
+    ]
+    for row in [*found["rows"], *controls]:
         typer.echo(f"{row['pooling']}")
         for i, count in enumerate(row["added"]):
             low, high = _shown(row["low"][i]), _shown(row["high"][i])
@@ -357,6 +418,16 @@ def _unrelated(file: str | None, text: str) -> Any:
     return next(sample for sample in bundled_fillers(2) if sample.text != text)
 
 
+def _with_random(
+    run: Callable[[Any], dict[str, Any]], model: Any, random: bool, chunking: ChunkingConfig
+) -> dict[str, Any]:
+    """Returns a run's numbers and, if asked for, the rows of the same on random weights."""
+    found = run(model)
+    if random:
+        found["random_weights"] = run(model.with_random_weights(chunking.seed))["rows"]
+    return found
+
+
 def _print_needle_rows(found: Mapping[str, Any], encoder: str) -> None:
     typer.echo(
         f"{found['needles']} needles, {len(found['fillers'])} fillers, {found['tokens']:,} tokens, "
@@ -370,8 +441,9 @@ def _print_needle_rows(found: Mapping[str, Any], encoder: str) -> None:
         typer.echo(f"{'':<20}{_scalars(row)}")
 
 
-def _scalars(row: Mapping[str, Any]) -> str:
-    names = ("psi", "slope", "first_minus_last")
+def _scalars(
+    row: Mapping[str, Any], names: Sequence[str] = ("psi", "slope", "first_minus_last")
+) -> str:
     return "  ".join(f"{name} {_ranged(row, name)}" for name in names)
 
 

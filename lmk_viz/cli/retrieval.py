@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from lmk_viz.cli.options import (
+    CacheOption,
     DeviceOption,
     DtypeOption,
     EncoderOption,
     JsonOption,
     MaxLengthOption,
+    cached_embed,
     load_encoder,
     print_json,
     show_progress,
@@ -41,8 +43,25 @@ BatchTokensOption = Annotated[
 @app.command("evaluate")
 @takes_chunking
 def evaluate_command(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A data set in BEIR layout.")],
     chunking: ChunkingConfig,
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help="A folder or ZIP in BEIR layout, or a table of documents; else the bundled set.",
+        ),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            help="A table of queries with the ids of their right documents. Without it, a table "
+            "of documents is asked for by a sentence taken out of each.",
+        ),
+    ] = None,
+    taken: Annotated[
+        str, typer.Option("--taken", help="Where from: start, middle, end or spread.")
+    ] = "spread",
     pooling: PoolingsOption = "cls,mean,landmark",
     encoder: EncoderOption = DEFAULT_NAME,
     split: Annotated[str, typer.Option("--split", help="Of the judgements.")] = "test",
@@ -54,20 +73,30 @@ def evaluate_command(
         bool, typer.Option("--titles/--no-titles", help="Encode titles before the texts.")
     ] = False,
     with_bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Add BM25.")] = True,
+    multi_vector: Annotated[
+        bool,
+        typer.Option(
+            "--multi-vector/--no-multi-vector",
+            help="Add max-sim over landmarks, late chunking and passages embedded apart.",
+        ),
+    ] = False,
     max_length: MaxLengthOption = None,
     batch_tokens: BatchTokensOption = None,
     device: DeviceOption = "auto",
     dtype: DtypeOption = "auto",
+    cache: CacheOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Retrieval by each pooling on a data set, with 95 % intervals and paired differences."""
     from lmk_viz.pooling import parse_poolings
-    from lmk_viz.retrieval.dataset import load_dataset
+    from lmk_viz.retrieval.chunk_vectors import MultiVector
     from lmk_viz.retrieval.evaluate import evaluate
     from lmk_viz.retrieval.metrics import parse_metrics
+    from lmk_viz.retrieval.sources import open_dataset
 
     poolings, names = parse_poolings(pooling), parse_metrics(metrics)
-    dataset = load_dataset(folder, split, with_titles)
+    dataset = open_dataset(path, queries, split, with_titles, taken, chunking.seed)
+    embed = cached_embed(cache)
     result = evaluate(
         load_encoder(encoder, device, dtype),
         dataset,
@@ -79,6 +108,8 @@ def evaluate_command(
         with_bm25,
         batch_tokens=batch_tokens,
         progress=show_progress("encoded"),
+        multi_vector=tuple(MultiVector) if multi_vector else (),
+        embed=embed,
     ).to_dict()
     result |= {"split": split, "dtype": dtype, "metrics": list(names)}
     for note in (*result["notes"], *(f"{e['id']}: {e['reason']}" for e in result["excluded"])):
@@ -113,10 +144,22 @@ def evaluate_command(
     for row in rows:
         if row["difference"]:
             low, high = (row["difference"][f"{names[0]}_{end}"] for end in ("low", "high"))
+            p, corrected = (row["difference"][f"{names[0]}_{end}"] for end in ("p", "p_holm"))
             typer.echo(
                 f"{row['pooling']} minus {result['baseline']}, {names[0]}: "
-                f"{row['difference'][names[0]]:+.3f} ({low:+.3f} to {high:+.3f})"
+                f"{row['difference'][names[0]]:+.3f} ({low:+.3f} to {high:+.3f}), "
+                f"p {_p(p)}, corrected {_p(corrected)}"
             )
+    if multi_vector:
+        typer.echo(f"{'index':<18}{'vectors':>12}{'MiB':>10}{'ms a query':>12}")
+        for row in rows:
+            if row["index"]:
+                typer.echo(
+                    f"{row['pooling']:<18}{row['index']['vectors']:>12,}"
+                    f"{row['index']['bytes'] / 2**20:>10.2f}"
+                    f"{row['index']['seconds_a_query'] * 1e3:>12.2f}"
+                )
+        typer.echo("A query takes as many dot products as the index has vectors.")
     _explain_mark(rows)
 
 
@@ -207,6 +250,10 @@ def extrapolate_command(
             + f"{row['seconds']:>9.1f}"
         )
     _explain_mark(result["rows"])
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
 
 
 def _mark(row: dict[str, Any]) -> str:

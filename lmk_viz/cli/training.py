@@ -1,4 +1,4 @@
-"""Verbs that make encoders: train, recipe."""
+"""Verbs that make encoders: train, recipe, merge."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,14 +145,35 @@ def recipe(
     step: Annotated[
         str | None, typer.Option("--step", help="Run this step alone; else all in order.")
     ] = None,
+    evidence: Annotated[
+        str,
+        typer.Option("--evidence", help="Where the answer stands in the pairs: anywhere, start."),
+    ] = "anywhere",
 ) -> None:
-    """Make the bundled family lmk-mini again, step by step, each from where it stopped."""
+    """Make the bundled family lmk-mini again, step by step, each from where it stopped.
+
+    --evidence start makes variants that learned from answers at the start of their documents;
+    beside the others they tell what data does to a bias from what pooling does.
+    """
     from lmk_viz.training.recipe import STEPS, run_step
 
     target = Path(output) if output else Path(work) / "lmk-mini"
     for name in [step] if step else STEPS:
         _say(f"step {name}")
-        run_step(name, Path(corpus), Path(work), target, _say)
+        run_step(name, Path(corpus), Path(work), target, _say, evidence)
+
+
+@app.command()
+def merge(
+    encoder: Annotated[str, typer.Argument(help="A trained variant, such as lmk-mini-landmark.")],
+    output: Annotated[str, typer.Option("--output", help="Folder to write the encoder to.")],
+    device: DeviceOption = "auto",
+) -> None:
+    """Write a variant as a folder of its own, that plain transformers loads without adapters."""
+    from lmk_viz.training.export import save_merged
+
+    save_merged(load_encoder(encoder, device), Path(output))
+    typer.echo(f"{encoder} written to {output}", err=True)
 
 
 def _say(line: str) -> None:

@@ -92,8 +92,8 @@ _SCRIPT = """
     for (const place of places) {
       const found = place.data.map((trace) => !rows.size ? null
         : [...(trace.rows || [])].flatMap((item, at) => rows.has(item) ? [at] : []));
-      await Plotly.restyle(place, { selectedpoints: found });
-      await Plotly.relayout(place, { selections: [] });
+      // In one call, since each draws all points again.
+      await Plotly.update(place, { selectedpoints: found }, { selections: [] });
     }
     list(rows);
     neighbours(rows.size === 1 ? [...rows][0] : null);

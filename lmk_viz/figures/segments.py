@@ -5,19 +5,23 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
+from lmk_viz.figures.probe_traces import add_thin
 from lmk_viz.figures.theme import GREY, STYLES, finish
 from lmk_viz.probes import SegmentCosines
 
 __all__ = ["segment_alt", "segment_figure"]
 
 
-def segment_figure(result: SegmentCosines, title: str, subtitle: str) -> go.Figure:
+def segment_figure(
+    result: SegmentCosines, title: str, subtitle: str, control: SegmentCosines | None = None
+) -> go.Figure:
     """Returns how much closer each part is to the whole than unrelated text, by pooling.
 
     Args:
         result: with its unrelated control.
         title: a few words.
         subtitle: names the document; escaped here, since Plotly reads markup in it.
+        control: the same on random weights, drawn thin.
     """
     figure = go.Figure()
     ranges = [f"{a:,}-{b:,}" for a, b in zip(result.borders[:-1], result.borders[1:], strict=True)]
@@ -38,6 +42,11 @@ def segment_figure(result: SegmentCosines, title: str, subtitle: str) -> go.Figu
                 "%{customdata[1]:.3f}, above unrelated text %{y:.3f}<extra></extra>",
             )
         )
+    if control is not None:
+        for pooling in control.poolings:
+            above = control.cosines[pooling.mode] - control.unrelated.get(pooling.mode, 0.0)
+            name = f"{pooling.label}, random weights"
+            add_thin(figure, pooling, places.astype(np.float64), above, name, "dashdot")
     figure.add_hline(y=0, line={"color": GREY, "dash": "dash"})
     figure.add_annotation(
         x=1,

@@ -3,13 +3,13 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lmk_viz.documents import Document
+from lmk_viz.documents import SAMPLE_FOLDER, Document
 from lmk_viz.retrieval.records import find_file, read_records, read_table, take_text
 
-__all__ = ["RetrievalDataset", "depth_third", "load_dataset"]
+__all__ = ["RetrievalDataset", "depth_third", "load_dataset", "sample_dataset"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +100,11 @@ def load_dataset(
         with_titles=with_titles,
         notes=tuple(f"{count:,} {words}" for count, words in notes if count),
     )
+
+
+def sample_dataset(folder: Path = SAMPLE_FOLDER, with_titles: bool = False) -> RetrievalDataset:
+    """Returns the questions with judged answers that come with the project."""
+    return replace(load_dataset(folder / "retrieval", "test", with_titles), name="Bundled")
 
 
 def _need(root: Path, name: str) -> Path:

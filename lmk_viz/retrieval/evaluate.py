@@ -1,45 +1,27 @@
 """Poolings against each other on a retrieval data set, with intervals and paired differences."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, PoolingConfig, PoolingMode
 from lmk_viz.corpus import Excluded
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingTable, embed_documents
+from lmk_viz.embedding import EmbeddingTable, EmbedFunction, embed_documents
 from lmk_viz.embedding_encoder import EmbeddingEncoder, checked_modes, pooling_passes
 from lmk_viz.pooling import resolve
 from lmk_viz.retrieval.bm25 import bm25_rankings
+from lmk_viz.retrieval.chunk_vectors import MultiVector
 from lmk_viz.retrieval.dataset import RetrievalDataset
-from lmk_viz.retrieval.metrics import (
-    DEFAULT_METRICS,
-    bootstrap_interval,
-    check_metrics,
-    deepest_cutoff,
-    score_rankings,
-)
-from lmk_viz.retrieval.scores import Evaluation, GroupScores, SystemScores
+from lmk_viz.retrieval.metrics import DEFAULT_METRICS, check_metrics, deepest_cutoff
+from lmk_viz.retrieval.multi_vector import search_multi_vector
+from lmk_viz.retrieval.scores import Evaluation, GroupScores, SearchCost, SystemScores
+from lmk_viz.retrieval.scoring import Found, LengthGroups, score_systems
 from lmk_viz.retrieval.search import is_trained, rank_documents
 
-__all__ = ["Evaluation", "GroupScores", "SystemScores", "evaluate"]
-
-LENGTHS = ("short", "medium", "long")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """Rankings of one system before they are scored."""
-
-    name: str
-    trained: bool | None
-    rankings: Mapping[str, Sequence[str]]
-    documents_cut: int
-    queries_cut: int
-    seconds: float
+__all__ = ["Evaluation", "GroupScores", "SystemScores", "compare_to", "evaluate"]
 
 
 def evaluate(
@@ -49,16 +31,21 @@ def evaluate(
     chunking: ChunkingConfig | None = None,
     max_length: int | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
-    baseline: PoolingMode = PoolingMode.LANDMARK,
+    baseline: str = PoolingMode.LANDMARK,
     with_bm25: bool = True,
     seed: int = 0,
     batch_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    multi_vector: Sequence[MultiVector] = (),
+    ranking_depth: int = 0,
+    embed: EmbedFunction = embed_documents,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Evaluation:
     """Returns how well each pooling finds the judged documents.
 
     Documents and queries are encoded with the same pooling and chunking, and compared by exact
-    cosine. Intervals are of 95 % over queries; differences are paired.
+    cosine. Intervals are of 95 % over queries; differences are paired, and their p values are of
+    a paired randomisation test, corrected by Holm for the comparisons to the baseline.
 
     Args:
         encoder: the encoder, or a family of encoders behind the same methods.
@@ -67,80 +54,196 @@ def evaluate(
         chunking: where landmarks go, on both sides.
         max_length: longest input; None takes the encoder's usable length.
         metrics: names such as `ndcg@10`.
-        baseline: the pooling that differences are taken to, where it is among the poolings.
+        baseline: name of the system that differences are taken to, where it is among them: a
+            pooling, a way to keep several vectors, or bm25.
         with_bm25: add BM25 on words as a reference.
-        seed: of the bootstrap.
+        seed: of the bootstrap and the randomisation test.
         batch_tokens: padded tokens a batch; None chooses by device.
         progress: called with (texts encoded, texts to encode in all). May raise to cancel.
+        multi_vector: ways to keep several vectors a document, each once, compared as well.
+        ranking_depth: documents kept a query, where more are wanted than the metrics need.
+        embed: what embeds; a cache may stand in front.
+        should_stop: asked as often as progress is told; when it says so, what is measured by
+            then is scored.
 
     Raises:
-        ValueError: when a pooling or a metric cannot be had.
+        ValueError: when a pooling, a metric or a way to keep vectors cannot be had.
     """
     chunking = chunking or ChunkingConfig()
     metrics = check_metrics(metrics)
     resolved = [resolve(pooling, chunking) for pooling in poolings]
     modes = checked_modes(encoder, resolved)
-    top_k = deepest_cutoff(metrics)
-    queries = [Document(query, "", text) for query, text in dataset.queries.items()]
+    kinds = tuple(MultiVector(kind) for kind in multi_vector)
+    if len(set(kinds)) != len(kinds):
+        raise ValueError(f"multi_vector {[str(k) for k in kinds]} came; give each once.")
+    top_k = max(deepest_cutoff(metrics), ranking_depth)
     passes = pooling_passes(encoder, resolved)
-    counter = _Counter(progress, len(passes) * (len(queries) + len(dataset.corpus)))
-    found: dict[str, _Found] = {}
-    excluded: dict[Excluded, None] = {}
-    lengths: dict[str, int] = {}
-    for group in passes:
-        tables: list[EmbeddingTable] = []
-        for texts in (dataset.corpus, queries):
-            report = counter.report if progress else None
-            tables.append(
-                embed_documents(
-                    encoder, texts, group, chunking, max_length, True, batch_tokens, report
-                )
-            )
-            counter.advance(len(texts))
-        corpus, asked = tables
-        excluded |= dict.fromkeys((*corpus.excluded, *asked.excluded))
-        if not lengths:
-            pairs = zip(corpus.documents, corpus.tokens.tolist(), strict=True)
-            lengths = {document.id: tokens for document, tokens in pairs}
-        for pooling in group:
-            found[pooling.mode.value] = _search(encoder, pooling.mode, corpus, asked, top_k)
-    systems = [found[mode.value] for mode in modes]
+    texts = len(dataset.queries) + len(dataset.corpus)
+    counter = _Counter(progress, should_stop, (len(passes) + len(kinds)) * texts)
+    run = _Run(encoder, dataset, chunking, max_length, top_k, batch_tokens, embed, counter)
+    try:
+        for group in passes:
+            run.search_poolings(group)
+        for kind in kinds:
+            run.search_chunks(kind)
+    except _StoppedError:
+        pass
+    found = run.found
+    systems = [found[name] for name in (*modes, *kinds) if name in found]
     if with_bm25:
         started = time.monotonic()
         rankings = bm25_rankings(dataset.queries, dataset.corpus, top_k)
-        systems.append(_Found("bm25", None, rankings, 0, 0, time.monotonic() - started))
-    of_query = _relevant_lengths(dataset, lengths)
-    edges = _terciles(of_query)
-    rows = _score_systems(dataset, systems, metrics, baseline, seed, of_query, edges)
+        systems.append(Found("bm25", None, rankings, 0, 0, time.monotonic() - started))
+    groups = LengthGroups.of(dataset, run.lengths)
+    name = str(baseline)
+    rows = score_systems(dataset, systems, metrics, name, seed, groups)
     return Evaluation(
         dataset=dataset.name,
         encoder_name=encoder.name,
         chunking=chunking,
         max_length=max_length,
         with_titles=dataset.with_titles,
-        baseline=baseline.value if baseline in modes else None,
+        baseline=name if name in {system.name for system in systems} else None,
         documents=len(dataset.corpus),
         query_ids=tuple(dataset.queries),
-        length_edges=edges,
-        rows=tuple(rows[: len(modes)]),
+        length_edges=groups.edges,
+        lengths=groups.lengths,
+        rows=tuple(rows[: len(found)]),
         bm25=rows[-1] if with_bm25 else None,
-        excluded=tuple(excluded),
+        excluded=tuple(run.excluded),
         notes=dataset.notes,
+        is_partial=len(found) < len(modes) + len(kinds),
     )
 
 
-class _Counter:
-    """Adds up the progress of several calls."""
+def compare_to(
+    evaluation: Evaluation, dataset: RetrievalDataset, baseline: str, seed: int = 0
+) -> Evaluation:
+    """Returns an evaluation with its differences taken to another system; nothing is encoded.
 
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self._progress, self._total, self._before = progress, total, 0
+    Args:
+        evaluation: of the data set.
+        dataset: that was searched.
+        baseline: name of one of its systems.
+        seed: of the bootstrap and the randomisation test.
+
+    Raises:
+        ValueError: when no system has that name.
+    """
+    systems = [Found.of(row) for row in evaluation.systems]
+    if baseline not in [system.name for system in systems]:
+        known = ", ".join(system.name for system in systems)
+        raise ValueError(f"baseline is {baseline!r}; allowed: {known}.")
+    groups = LengthGroups(evaluation.lengths, evaluation.length_edges)
+    metrics = list(evaluation.systems[0].per_query)
+    rows = score_systems(dataset, systems, metrics, baseline, seed, groups)
+    n = len(evaluation.rows)
+    bm25 = rows[n] if evaluation.bm25 else None
+    return replace(evaluation, baseline=baseline, rows=tuple(rows[:n]), bm25=bm25)
+
+
+class _StoppedError(Exception):
+    """Someone asked to stop; never leaves this module."""
+
+
+class _Counter:
+    """Adds up the progress of several calls, and ends them when asked to."""
+
+    def __init__(
+        self,
+        progress: Callable[[int, int], None] | None,
+        should_stop: Callable[[], bool] | None,
+        total: int,
+    ) -> None:
+        self._progress, self._should_stop = progress, should_stop
+        self._total, self._before = total, 0
 
     def report(self, done: int, _: int) -> None:
         if self._progress is not None:
             self._progress(self._before + done, self._total)
+        if self._should_stop is not None and self._should_stop():
+            raise _StoppedError
 
     def advance(self, count: int) -> None:
         self._before += count
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was found so far, system by system."""
+
+    encoder: EmbeddingEncoder
+    dataset: RetrievalDataset
+    chunking: ChunkingConfig
+    max_length: int | None
+    top_k: int
+    batch_tokens: int | None
+    embed: EmbedFunction
+    counter: _Counter
+    found: dict[str, Found] = field(default_factory=dict)
+    excluded: dict[Excluded, None] = field(default_factory=dict)
+    """Texts without a vector, each once, in order."""
+    lengths: dict[str, int] = field(default_factory=dict)
+    """Text tokens of each document."""
+
+    @property
+    def queries(self) -> list[Document]:
+        return [Document(query, "", text) for query, text in self.dataset.queries.items()]
+
+    def search_poolings(self, poolings: Sequence[PoolingConfig]) -> None:
+        """Adds what poolings that share a pass find."""
+        corpus = self._embedded(self.dataset.corpus, poolings)
+        asked = self._embedded(self.queries, poolings)
+        self.excluded |= dict.fromkeys((*corpus.excluded, *asked.excluded))
+        if not self.lengths:
+            pairs = zip(corpus.documents, corpus.tokens.tolist(), strict=True)
+            self.lengths = {document.id: tokens for document, tokens in pairs}
+        for pooling in poolings:
+            mode = pooling.mode
+            self.found[mode.value] = _search(self.encoder, mode, corpus, asked, self.top_k)
+
+    def search_chunks(self, kind: MultiVector) -> None:
+        """Adds what several vectors a document find."""
+        searched = search_multi_vector(
+            self.encoder,
+            kind,
+            self.dataset.corpus,
+            self.queries,
+            self.chunking,
+            self.max_length,
+            self.top_k,
+            self.batch_tokens,
+            self.embed,
+            self.counter.report,
+        )
+        self.counter.advance(len(self.dataset.queries) + len(self.dataset.corpus))
+        self.excluded |= dict.fromkeys(searched.excluded)
+        self.found[kind.value] = Found(
+            name=kind.value,
+            trained=is_trained(self.encoder, kind.pooling),
+            rankings=searched.rankings,
+            documents_cut=searched.documents_cut,
+            queries_cut=searched.queries_cut,
+            seconds=searched.seconds,
+            cost=searched.cost,
+            fell_back=searched.fell_back,
+        )
+
+    def _embedded(
+        self, texts: Sequence[Document], poolings: Sequence[PoolingConfig]
+    ) -> EmbeddingTable:
+        table = self.embed(
+            self.encoder,
+            texts,
+            poolings,
+            self.chunking,
+            self.max_length,
+            True,
+            self.batch_tokens,
+            self.counter.report,
+        )
+        self.counter.advance(len(texts))
+        return table
 
 
 def _search(
@@ -149,105 +252,18 @@ def _search(
     corpus: EmbeddingTable,
     asked: EmbeddingTable,
     top_k: int,
-) -> _Found:
+) -> Found:
     ids = [document.id for document in corpus.documents]
+    started = time.monotonic()
     ranked = rank_documents(asked.vectors[mode], corpus.vectors[mode], ids, top_k)
-    return _Found(
+    searching = time.monotonic() - started
+    return Found(
         name=mode.value,
         trained=is_trained(encoder, mode),
         rankings={q.id: docs for q, docs in zip(asked.documents, ranked, strict=True)},
         documents_cut=int((corpus.tokens_cut[mode] > 0).sum()),
         queries_cut=int((asked.tokens_cut[mode] > 0).sum()),
         seconds=corpus.seconds + asked.seconds,
+        cost=SearchCost.of(len(ids), corpus.vectors[mode].shape[1], searching, len(ranked)),
+        fell_back=int(np.sum(corpus.fell_back[mode])),
     )
-
-
-def _relevant_lengths(dataset: RetrievalDataset, lengths: Mapping[str, int]) -> NDArray[np.float64]:
-    """Returns the tokens of each query's best judged document, NaN where it has no vector."""
-    found = []
-    for grades in dataset.qrels.values():
-        best = min(grades, key=lambda document: (-grades[document], document))
-        found.append(float(lengths.get(best, np.nan)))
-    return np.asarray(found)
-
-
-def _terciles(lengths: NDArray[np.float64]) -> tuple[float, float]:
-    known = lengths[np.isfinite(lengths)]
-    if not len(known):
-        return 0.0, 0.0
-    low, high = np.quantile(known, [1 / 3, 2 / 3])
-    return float(low), float(high)
-
-
-def _score_systems(
-    dataset: RetrievalDataset,
-    systems: Sequence[_Found],
-    metrics: Sequence[str],
-    baseline: PoolingMode,
-    seed: int,
-    lengths: NDArray[np.float64],
-    edges: tuple[float, float],
-) -> list[SystemScores]:
-    per_query = {s.name: score_rankings(dataset.qrels, s.rankings, metrics) for s in systems}
-    reference = per_query.get(baseline.value)
-    everything = np.ones(len(dataset.queries), dtype=bool)
-    by_length = _groups(
-        np.asarray(LENGTHS)[np.searchsorted(edges, lengths)[np.isfinite(lengths)]].tolist(),
-        np.flatnonzero(np.isfinite(lengths)),
-        len(lengths),
-        LENGTHS,
-    )
-    placed = [row for row, query in enumerate(dataset.queries) if query in dataset.bins]
-    ids = tuple(dataset.queries)
-    by_depth = _groups(
-        [dataset.bins[ids[row]] for row in placed],
-        np.asarray(placed, dtype=np.int64),
-        len(ids),
-        ("start", "middle", "end"),
-    )
-
-    def score(system: str, name: str, chosen: NDArray[np.bool_]) -> GroupScores:
-        own = per_query[system]
-        against = None if system == baseline.value else reference
-        return GroupScores(
-            name=name,
-            queries=int(chosen.sum()),
-            metrics={m: bootstrap_interval(own[m][chosen], seed) for m in metrics},
-            differences={
-                m: bootstrap_interval(own[m][chosen] - against[m][chosen], seed) for m in metrics
-            }
-            if against is not None
-            else {},
-        )
-
-    return [
-        SystemScores(
-            name=system.name,
-            trained=system.trained,
-            overall=score(system.name, "all", everything),
-            by_length=tuple(score(system.name, n, chosen) for n, chosen in by_length.items()),
-            by_depth=tuple(score(system.name, n, chosen) for n, chosen in by_depth.items()),
-            per_query=per_query[system.name],
-            rankings=system.rankings,
-            documents_cut=system.documents_cut,
-            queries_cut=system.queries_cut,
-            seconds=system.seconds,
-        )
-        for system in systems
-    ]
-
-
-def _groups(
-    names: Sequence[str], rows: NDArray[np.int64], n: int, order: Sequence[str]
-) -> dict[str, NDArray[np.bool_]]:
-    """Returns the queries of each group as a mask, known names first and in their order."""
-    known = [name for name in order if name in names]
-    others = sorted(set(names) - set(order))
-    found: dict[str, NDArray[np.bool_]] = {}
-    for name in (*known, *others):
-        mask = np.zeros(n, dtype=bool)
-        mask[[row for row, of_row in zip(rows.tolist(), names, strict=True) if of_row == name]] = (
-            True
-        )
-        found[name] = mask
-    return found

@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
+from lmk_viz.config import PoolingMode
 from lmk_viz.encoder import Encoder
 from lmk_viz.training.checkpoint import write_settings
 from lmk_viz.training.config import TrainingConfig
 from lmk_viz.training.model import TrainedEncoder, with_adapters
 from lmk_viz.training.trainer import Trained
 
-__all__ = ["save_adapter", "save_encoder", "whole_model"]
+__all__ = ["save_adapter", "save_encoder", "save_merged", "whole_model"]
 
 RECORD_NAME = "training.json"
 
@@ -62,6 +63,30 @@ def save_encoder(
         folder, config.pooling, config.passage_length, config.granularities, run.model.latents
     )
     _write_record(run, config, folder, record)
+
+
+def save_merged(encoder: Any, folder: Path) -> None:
+    """Writes one trained encoder as a folder of its own, its adapter added to its weights.
+
+    Args:
+        encoder: an encoder that was trained for a pooling, such as a variant of a family.
+        folder: to write to; made where it is not there.
+
+    Raises:
+        ValueError: when the encoder is a whole family, or was trained for no pooling.
+    """
+    if encoder.trained_for is None:
+        modes = [mode.value for mode in PoolingMode if mode in encoder.trained_poolings]
+        named = ", ".join(f"{encoder.name}-{mode}" for mode in modes)
+        raise ValueError(
+            f"{encoder.name} is no encoder trained for one pooling; "
+            + (f"name a variant: {named}." if named else "there is nothing to merge.")
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    copy.deepcopy(encoder.model).float().save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
+    length = encoder.training_length or encoder.max_length
+    write_settings(folder, encoder.trained_for, length, (), encoder.latents)
 
 
 def save_adapter(

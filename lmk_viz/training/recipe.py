@@ -10,11 +10,16 @@ cores. `--step` runs one of them alone, so that several machines or cores can sh
 3. `cls`, `mean`, `landmark`, `every_k`, `latent_attention`
                a variant a pooling: adapters on the backbone, same pairs, order, steps and seed
 4. `assemble`  backbone and adapters in half precision, in the folder that the package carries
+
+With `--evidence start` the pairs of step 3 have the query's passage at the start of every
+document, for a comparison of what data and what pooling do to a vector's bias. Give such a run a
+work folder of its own and copy `backbone` into it, so that both families share one.
 """
 
 import hashlib
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from transformers import AutoModel, AutoTokenizer
@@ -74,6 +79,7 @@ VARIANT_PAIRS = PassageSettings(lengths=(96, 160, 224))
 HELD_OUT_SHARE = 8
 """Of the Wikipedia articles one in eight is kept for evaluation, and one for choosing settings."""
 SEED = 0
+EVIDENCE_NOTE = "evidence.txt"
 _DATA_NOTE = "passages of the corpus, cut by lmk_viz.training.recipe"
 
 
@@ -109,6 +115,7 @@ def run_step(
     work: Path,
     output: Path,
     report: Callable[[str], None] = lambda _: None,
+    evidence: str = "anywhere",
 ) -> None:
     """Runs one step, going on from where it stopped; a finished step is not run again.
 
@@ -118,13 +125,16 @@ def run_step(
         work: folder for pairs, runs and checkpoints.
         output: folder that `assemble` writes.
         report: called with a line about what is happening.
+        evidence: where the query's passage stands in the pairs: `anywhere` or `start`.
 
     Raises:
-        ValueError: when the step is unknown, or one before it is missing.
+        ValueError: when the step is unknown, one before it is missing, or the pairs that are
+            there have their evidence elsewhere.
     """
     work.mkdir(parents=True, exist_ok=True)
+    _check_evidence(work, evidence)
     if step == "pairs":
-        _make_pairs(corpus, work, report)
+        _make_pairs(corpus, work, report, evidence)
     elif step == "backbone":
         _heal_backbone(work, report)
     elif step == "assemble":
@@ -142,17 +152,37 @@ def _teacher() -> Encoder:
     )
 
 
-def _make_pairs(corpus: Path, work: Path, report: Callable[[str], None]) -> None:
+def _check_evidence(work: Path, evidence: str) -> None:
+    """Notes where the evidence of a folder's pairs stands, and raises when it is elsewhere."""
+    settings = replace(VARIANT_PAIRS, evidence=evidence)
+    there = _evidence_of(work)
+    if (work / "pairs.parquet").exists() and there != settings.evidence:
+        raise ValueError(
+            f"evidence is {evidence!r}, and {str(work)!r} holds pairs with evidence {there!r}; "
+            "give another work folder."
+        )
+    (work / EVIDENCE_NOTE).write_text(evidence, encoding="utf-8")
+
+
+def _evidence_of(work: Path) -> str:
+    note = work / EVIDENCE_NOTE
+    return note.read_text(encoding="utf-8").strip() if note.exists() else VARIANT_PAIRS.evidence
+
+
+def _make_pairs(
+    corpus: Path, work: Path, report: Callable[[str], None], evidence: str = "anywhere"
+) -> None:
     passages = load_corpus_passages(corpus)
     report(f"{len(passages)} passages to train on")
     teacher = _teacher()
     count = TokenCounter(lambda text: len(teacher.tokenize(text)))
     for name, config, settings, seed in (
         ("healing", HEALING, HEALING_PAIRS, SEED),
-        ("pairs", VARIANT, VARIANT_PAIRS, SEED + 1),
+        ("pairs", VARIANT, replace(VARIANT_PAIRS, evidence=evidence), SEED + 1),
     ):
         file = work / f"{name}.parquet"
-        if file.exists():
+        is_healed = (work / "backbone" / "model.safetensors").exists()
+        if file.exists() or (name == "healing" and is_healed):
             continue
         cut = cut_pairs(
             passages, config.steps * config.batch_size, config.batch_size, count, settings, seed
@@ -196,7 +226,10 @@ def _train_variant(mode: PoolingMode, work: Path, report: Callable[[str], None])
         folder,
         on_step=_report_step(mode.value, report),
     )
-    save_adapter(trained, config, folder / "adapter", "../..", data=_DATA_NOTE)
+    data = _DATA_NOTE
+    if _evidence_of(work) != VARIANT_PAIRS.evidence:
+        data += f", evidence at the {_evidence_of(work)}"
+    save_adapter(trained, config, folder / "adapter", "../..", data=data)
 
 
 def _assemble(work: Path, output: Path) -> None:

@@ -1,5 +1,6 @@
 """Cached calls into the library, and the store for long results."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,21 +24,28 @@ from lmk_viz.ui.jobs import Job, JobControl
 
 __all__ = [
     "ResultStore",
+    "cached_embed",
     "find_probe",
     "forget_attention",
     "forget_probe",
+    "get_chunk_cosines",
+    "get_comparison",
+    "get_embedding_cache",
     "get_embedding_forecast",
     "get_embeddings",
     "get_encoder",
     "get_hub_table",
     "get_landmark_states",
+    "get_landmark_vectors",
     "get_layout",
     "get_layout_stats",
     "get_map",
     "get_measured",
     "get_needles",
     "get_newsgroups",
+    "get_query_match",
     "get_sample_corpus",
+    "get_sample_dataset",
     "get_samples",
     "get_segment_cosines",
     "get_stability",
@@ -128,6 +136,14 @@ def get_samples() -> tuple[Document, ...]:
 def get_sample_corpus() -> Corpus:
     """Returns the labelled sample corpus."""
     return sample_corpus()
+
+
+@st.cache_resource(max_entries=2, show_spinner="Reading the questions")
+def get_sample_dataset(with_titles: bool) -> Any:
+    """Returns the bundled questions with judged answers; never changed."""
+    from lmk_viz.retrieval.dataset import sample_dataset
+
+    return sample_dataset(with_titles=with_titles)
 
 
 @st.cache_data(max_entries=16, show_spinner="Placing landmarks")
@@ -245,6 +261,35 @@ def get_segment_cosines(
     return _store("segments", 16).get(key, compute)
 
 
+@st.cache_resource(show_spinner=False)
+def _embedding_cache(folder: str | None, gigabytes: str | None) -> Any:
+    """Returns the cache of these settings, made once, so that it warns once."""
+    from lmk_viz.embedding_cache import EmbeddingCache
+
+    return EmbeddingCache.from_environment()
+
+
+def get_embedding_cache() -> Any:
+    """Returns the cache of vectors on disk, or None where an operator switched it off.
+
+    Raises:
+        ValueError: when what an operator set for it cannot be.
+    """
+    return _embedding_cache(os.environ.get("LMK_VIZ_CACHE_DIR"), os.environ.get("LMK_VIZ_CACHE_GB"))
+
+
+def cached_embed() -> Any:
+    """Returns what embeds a corpus, an `EmbedFunction`: through the cache on disk, if there is one.
+
+    Raises:
+        ValueError: when what an operator set for the cache cannot be.
+    """
+    from lmk_viz.embedding import embed_documents
+
+    cache = get_embedding_cache()
+    return embed_documents if cache is None else cache.embed
+
+
 def get_embeddings(
     config: EncoderConfig,
     documents: tuple[Document, ...],
@@ -256,9 +301,8 @@ def get_embeddings(
     """Returns the vectors of a corpus."""
 
     def compute() -> Any:
-        from lmk_viz.embedding import embed_documents
-
-        return embed_documents(
+        embed = cached_embed()
+        return embed(
             get_encoder(config), documents, poolings, chunking, max_length, progress=progress
         )
 
@@ -317,6 +361,45 @@ def get_landmark_states(
 
     key = digest(config, [(d.id, d.text) for d in documents], chunking, max_length)
     return _store("landmark_states", 16).get(key, compute)
+
+
+def get_landmark_vectors(
+    config: EncoderConfig, encoder: Any, layout: Any, chunking: ChunkingConfig
+) -> Any:
+    """Returns a document's vector and the states of its landmarks.
+
+    Args:
+        config: names the encoder.
+        encoder: the same, loaded.
+        layout: of the document, with landmarks.
+        chunking: that the layout was made with.
+    """
+
+    def compute() -> Any:
+        from lmk_viz.query_match import landmark_vectors
+
+        return landmark_vectors(encoder, layout)
+
+    key = digest(config, layout.text, layout.max_length, chunking)
+    return _store("landmark_vectors", 8).get(key, compute)
+
+
+def get_query_match(
+    config: EncoderConfig, encoder: Any, layout: Any, chunking: ChunkingConfig, query: str
+) -> Any:
+    """Returns how close a question is to a document and to each of its landmarks.
+
+    Arguments are those of `get_landmark_vectors`, and the question.
+    """
+
+    def compute() -> Any:
+        from lmk_viz.query_match import match_query
+
+        document = get_landmark_vectors(config, encoder, layout, chunking)
+        return match_query(encoder, document, query, chunking, layout.max_length)
+
+    key = digest(config, layout.text, layout.max_length, chunking, query)
+    return _store("query_match", 32).get(key, compute)
 
 
 @st.cache_data(max_entries=2, show_spinner="Fetching 20 newsgroups")
@@ -379,3 +462,44 @@ def get_measured(source: str) -> Any:
     from lmk_viz.retrieval.measured import load_measured
 
     return load_measured(source)
+
+
+def get_comparison(key: str, evaluation: Any, dataset: Any, baseline: str) -> Any:
+    """Returns an evaluation with its differences taken to another system.
+
+    Args:
+        key: digest of all that the evaluation depends on.
+        evaluation: with some baseline.
+        dataset: that was searched.
+        baseline: name of a system.
+    """
+
+    def compute() -> Any:
+        from lmk_viz.retrieval.evaluate import compare_to
+
+        return compare_to(evaluation, dataset, baseline)
+
+    whole = digest(key, baseline, [row.name for row in evaluation.systems])
+    return _store("comparisons", 8).get(whole, compute)
+
+
+def get_chunk_cosines(
+    config: EncoderConfig,
+    kind: Any,
+    query: str,
+    document: Document,
+    chunking: ChunkingConfig,
+    max_length: int | None,
+) -> Any:
+    """Returns how close each chunk of a document is to a query."""
+    embed = cached_embed()
+
+    def compute() -> Any:
+        from lmk_viz.retrieval.chunk_vectors import chunk_cosines
+
+        return chunk_cosines(
+            get_encoder(config), kind, query, document, chunking, max_length, embed
+        )
+
+    key = digest(config, kind.value, query, document.id, document.text, chunking, max_length)
+    return _store("chunk_cosines", 64).get(key, compute)

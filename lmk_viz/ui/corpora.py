@@ -20,7 +20,7 @@ from lmk_viz.ui.messages import show_error, stop_with
 from lmk_viz.ui.sources import UPLOAD_MEGABYTES
 from lmk_viz.ui.text import escape_markdown
 
-__all__ = ["pick_corpus"]
+__all__ = ["pick_corpus", "show_preview"]
 
 BUNDLED, NEWSGROUPS, HUB = "bundled", "newsgroups", "hub"
 NAMES = {
@@ -61,7 +61,7 @@ def pick_corpus(limits: Limits) -> Corpus:
             found = cache.get_hub_table(_pick_hub_source(), limit, seed)
         if isinstance(found, CorpusTable):
             columns = _pick_columns(found)
-            _show_preview(found)
+            show_preview(found)
             note = (
                 f"At most {limit:,} rows of a stream shuffled with seed {seed}."
                 if chosen == HUB
@@ -170,7 +170,8 @@ def _pick_columns(table: CorpusTable) -> Columns:
     return Columns(text, guess.id, title, label)
 
 
-def _show_preview(table: CorpusTable) -> None:
+def show_preview(table: CorpusTable) -> None:
+    """Draws the first rows of an uploaded table."""
     shown = escape_markdown(table.name)
     with st.expander(
         f"Preview: the first of {len(table.rows):,} rows of {shown}", icon=":material/preview:"

@@ -23,6 +23,7 @@ __all__ = [
     "document_receipt",
     "segment_frame",
     "show_badge",
+    "show_cache",
     "show_downloads",
     "show_figure",
     "show_metrics",
@@ -36,6 +37,8 @@ PAGES = (
     ("pages/2_Attention.py", "Attention", ":material/visibility:"),
     ("pages/3_Embedding_map.py", "Embedding map", ":material/scatter_plot:"),
     ("pages/4_Position_bias.py", "Position bias", ":material/straighten:"),
+    ("pages/5_Granularity.py", "Granularity", ":material/tune:"),
+    ("pages/6_Retrieval.py", "Retrieval", ":material/search:"),
 )
 FIGURE_CONFIG = {
     "displaylogo": False,
@@ -134,6 +137,31 @@ def _trained_poolings(encoder: Any) -> frozenset[PoolingMode]:
         return frozenset({encoder})
     known: Iterable[PoolingMode] = getattr(encoder, "trained_poolings", encoder)
     return frozenset(known)
+
+
+def show_cache() -> None:
+    """Draws how large the cache of vectors on disk is, with a button that clears it.
+
+    Nothing where there is none. What a page has in memory stays, so that clearing does not
+    embed anew what is on show.
+    """
+    try:
+        kept = cache.get_embedding_cache()
+    except ValueError:  # The call that embeds says so.
+        return
+    size = 0 if kept is None else kept.size()
+    if not size:
+        return
+    st.button(
+        f"Clear the cache of vectors ({size / 1e6:,.1f} MB)",
+        key="_shared.clear_cache",
+        icon=":material/delete_sweep:",
+        type="tertiary",
+        help="Vectors of texts that were embedded before are kept on this machine's disk, by a "
+        "digest of the text; the texts are not kept. Cleared, they are embedded again when they "
+        "are next needed.",
+        on_click=kept.clear,
+    )
 
 
 def show_figure(figure: go.Figure, key: str, alt: str) -> None:

@@ -181,18 +181,21 @@ def pick_number(
     return choice.get()
 
 
-def pick_filler_kind() -> None:
-    """Draws the choice of the text to hide needles in."""
+def pick_filler_kind(
+    label: str = "Filler", tip: str = "The text that the sentences are hidden in."
+) -> None:
+    """Draws the choice of the texts to hide needles in, or to measure."""
     st.segmented_control(
-        "Filler",
+        label,
         ["bundled", "document"],
         format_func={"bundled": "Bundled texts", "document": "The chosen document"}.__getitem__,
         required=True,
-        help="The text that the sentences are hidden in.",
+        help=tip,
         **state.PROBE_FILLER.widget(),
     )
     if state.PROBE_FILLER.get() == "bundled":
-        pick_number("Fillers", 1, 4, 1, state.PROBE_FILLERS, "Each needle goes into each of them.")
+        each = "Each needle goes into each of them." if label == "Filler" else "How many."
+        pick_number("Bundled texts", 1, 4, 1, state.PROBE_FILLERS, each)
 
 
 def _pick_border() -> None:

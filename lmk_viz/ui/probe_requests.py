@@ -1,15 +1,13 @@
 """The runs that the position page asks for, one a probe, each with its own controls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
-from lmk_viz.config import LayoutKind, PoolingConfig, digest
-from lmk_viz.documents import Document
+from lmk_viz.config import PoolingConfig, digest
 from lmk_viz.ui import cache, state
 from lmk_viz.ui.controls import Inputs
-from lmk_viz.ui.jobs import JobControl
 from lmk_viz.ui.probe_inputs import (
     Request,
     pick_filler_kind,
@@ -18,10 +16,23 @@ from lmk_viz.ui.probe_inputs import (
     pick_needles,
     pick_number,
 )
+from lmk_viz.ui.probe_lengths import length_request
+from lmk_viz.ui.probe_runs import (
+    Progress,
+    ShouldStop,
+    document_tokens,
+    fitting,
+    in_turn,
+    names,
+    needles_key,
+    parts_of,
+    per_text,
+    pick_encoders,
+    texts_key,
+    unrelated_text,
+)
 
 __all__ = ["pick_request"]
-
-LENGTH_FACTORS = (1, 2, 4, 8)
 
 
 def pick_request(view: str, inputs: Inputs, encoder: Any) -> Request:
@@ -36,7 +47,7 @@ def pick_request(view: str, inputs: Inputs, encoder: Any) -> Request:
         "segments": _segments_request,
         "shuffle": _shuffle_request,
         "dilution": _dilution_request,
-        "length": _length_request,
+        "length": length_request,
     }[view]
     poolings = tuple(PoolingConfig(mode) for mode in state.PROBE_POOLINGS.get())
     return build(inputs, encoder, poolings)
@@ -47,110 +58,33 @@ def _needle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig,
     from lmk_viz.probes.placing import Border
 
     pick_needle_settings(with_length=True)
-    can_randomise = hasattr(encoder, "with_random_weights")
-    if can_randomise:
-        st.toggle(
-            "Random weights as control",
-            help="The same run with weights drawn at random; takes as long again.",
-            **state.PROBE_RANDOM.widget(),
-        )
+    encoders = pick_encoders(inputs, encoder)
     needles, fillers = pick_needles(), pick_fillers(inputs)
-    with_control = can_randomise and state.PROBE_RANDOM.get()
-    control_encoder = cache.get_random_encoder(inputs.encoder) if with_control else None
     config = NeedleConfig(
-        _fitting(encoder, inputs, state.PROBE_TOKENS.get()),
+        fitting(encoder, inputs, state.PROBE_TOKENS.get()),
         state.PROBE_DEPTHS.get(),
         Border(state.PROBE_BORDER.get()),
         state.PROBE_SEED.get(),
     )
-    each = len(needles) * (len(fillers) * config.depths + 1) * _per_text(encoder, poolings)
+    each = len(needles) * (len(fillers) * config.depths + 1) * per_text(encoder, poolings)
 
-    def run(control: JobControl) -> Any:
-        encoders = [encoder, *([control_encoder] if control_encoder is not None else [])]
-        results = []
-        for number, model in enumerate(encoders):
-            results.append(
-                needle_curves(
-                    model,
-                    needles,
-                    fillers,
-                    poolings,
-                    config,
-                    inputs.chunking,
-                    _counted(control, number, len(encoders)),
-                    lambda: control.is_stopped,
-                )
-            )
-            if results[-1].is_partial:
-                break
-        return tuple(results)
+    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
+        return needle_curves(
+            model, needles, fillers, poolings, config, inputs.chunking, progress, should_stop
+        )
 
     key = digest(
         "needle",
         inputs.encoder,
         inputs.chunking,
-        _names(poolings),
-        _needles_key(needles),
-        _texts(fillers),
+        names(poolings),
+        needles_key(needles),
+        texts_key(fillers),
         repr(config),
-        with_control,
+        len(encoders),
     )
-    passes = ((each * (2 if with_control else 1), config.tokens),)
-    return Request(key, run, "Hiding needles, pass", passes, encoder)
-
-
-def _length_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
-    from lmk_viz.probes.lengths import needle_by_length
-    from lmk_viz.probes.needle import NeedleConfig
-    from lmk_viz.probes.placing import Border
-
-    pick_needle_settings(with_length=False)
-    needles, fillers = pick_needles(), pick_fillers(inputs)
-    base = state.PROBE_BASE.get()
-    longest = _fitting(encoder, inputs, base * LENGTH_FACTORS[-1])
-    factors = tuple(factor for factor in LENGTH_FACTORS if base * factor <= longest)
-    if not factors:
-        raise ValueError(
-            f"{base:,} tokens do not fit: the encoder takes {longest:,}; choose a shorter length."
-        )
-    if len(factors) < len(LENGTH_FACTORS):
-        st.caption(
-            f":orange[This encoder takes {longest:,} tokens at most, so only "
-            f"{', '.join(f'{base * factor:,}' for factor in factors)} are measured.]"
-        )
-    config = NeedleConfig(
-        base,
-        state.PROBE_DEPTHS.get(),
-        Border(state.PROBE_BORDER.get()),
-        state.PROBE_SEED.get(),
-    )
-    each = len(needles) * (len(fillers) * config.depths + 1) * _per_text(encoder, poolings)
-
-    def run(control: JobControl) -> Any:
-        return needle_by_length(
-            encoder,
-            needles,
-            fillers,
-            poolings,
-            config,
-            factors,
-            inputs.chunking,
-            control.report,
-            lambda: control.is_stopped,
-        )
-
-    key = digest(
-        "length",
-        inputs.encoder,
-        inputs.chunking,
-        _names(poolings),
-        _needles_key(needles),
-        _texts(fillers),
-        repr(config),
-        factors,
-    )
-    passes = tuple((each, base * factor) for factor in factors)
-    return Request(key, run, "Hiding needles, pass", passes, encoder)
+    passes = ((each * len(encoders), config.tokens),)
+    return Request(key, in_turn(encoders, run), "Hiding needles, pass", passes, encoder)
 
 
 def _influence_request(
@@ -182,24 +116,25 @@ def _influence_request(
             help="The control: what stays in place when the words move belongs to the place.",
             **state.PROBE_SHUFFLED.widget(),
         )
+    encoders = pick_encoders(inputs, encoder)
     unit = Unit(state.PROBE_UNIT.get())
     neutral = NEUTRAL_TEXT if state.PROBE_FLOOR.get() else None
     is_shuffled, seed = state.PROBE_SHUFFLED.get(), state.PROBE_SEED.get()
 
-    def run(control: JobControl) -> Any:
+    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
         text = inputs.document.text
         if is_shuffled:
             text = shuffled_text(encoder, text, inputs.chunking, inputs.max_length, seed)
         return leave_one_out(
-            encoder,
+            model,
             text,
             poolings,
             inputs.chunking,
             inputs.max_length,
             unit,
             neutral,
-            progress=control.report,
-            should_stop=lambda: control.is_stopped,
+            progress=progress,
+            should_stop=should_stop,
         )
 
     key = digest(
@@ -207,49 +142,55 @@ def _influence_request(
         inputs.encoder,
         inputs.chunking,
         inputs.max_length,
-        _names(poolings),
+        names(poolings),
         inputs.document.text,
         unit.value,
         neutral or "",
         is_shuffled,
         seed,
+        len(encoders),
     )
-    tokens = _document_tokens(inputs)
-    parts = _parts_of(inputs, tokens)
-    count = (parts * (2 if neutral else 1) + 1) * _per_text(encoder, poolings)
-    return Request(key, run, "Leaving parts out, pass", ((count, tokens),), encoder)
+    tokens = document_tokens(inputs)
+    parts = parts_of(inputs, tokens)
+    count = (parts * (2 if neutral else 1) + 1) * per_text(encoder, poolings) * len(encoders)
+    passes = ((count, tokens),)
+    return Request(key, in_turn(encoders, run), "Leaving parts out, pass", passes, encoder)
 
 
 def _segments_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
     from lmk_viz.probes import segment_cosines
 
-    other = _unrelated(inputs)
+    encoders = pick_encoders(inputs, encoder)
+    other = unrelated_text(inputs)
 
-    def run(_: JobControl) -> Any:
-        return segment_cosines(
-            encoder,
+    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
+        result = segment_cosines(
+            model,
             inputs.document.text,
             poolings,
             inputs.chunking,
             inputs.max_length,
             unrelated=other.text,
         )
+        progress(1, 1)
+        return result
 
     key = digest(
         "segments",
         inputs.encoder,
         inputs.chunking,
         inputs.max_length,
-        _names(poolings),
+        names(poolings),
         inputs.document.text,
         other.text,
+        len(encoders),
     )
-    tokens = _document_tokens(inputs)
+    tokens = document_tokens(inputs)
     passes = (
-        (_per_text(encoder, poolings), tokens),
-        (20 * _per_text(encoder, poolings), max(1, tokens // 10)),
+        (per_text(encoder, poolings) * len(encoders), tokens),
+        (20 * per_text(encoder, poolings) * len(encoders), max(1, tokens // 10)),
     )
-    return Request(key, run, "Embedding tenths", passes, encoder)
+    return Request(key, in_turn(encoders, run), "Embedding tenths, run", passes, encoder)
 
 
 def _shuffle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
@@ -260,11 +201,12 @@ def _shuffle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig
             "Orders", 1, 100, 4, state.PROBE_SHUFFLES, "Random orders of the chunks."
         )
         seed = pick_number("Seed", 0, 2**32 - 1, 1, state.PROBE_SEED, "Of the orders.")
-    other = _unrelated(inputs)
+    encoders = pick_encoders(inputs, encoder)
+    other = unrelated_text(inputs)
 
-    def run(control: JobControl) -> Any:
+    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
         return shuffle_cosines(
-            encoder,
+            model,
             inputs.document.text,
             poolings,
             inputs.chunking,
@@ -272,8 +214,8 @@ def _shuffle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig
             orders,
             seed,
             other.text,
-            control.report,
-            lambda: control.is_stopped,
+            progress,
+            should_stop,
         )
 
     key = digest(
@@ -281,15 +223,16 @@ def _shuffle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig
         inputs.encoder,
         inputs.chunking,
         inputs.max_length,
-        _names(poolings),
+        names(poolings),
         inputs.document.text,
         other.text,
         orders,
         seed,
+        len(encoders),
     )
-    count = (orders + 3) * _per_text(encoder, poolings)
-    passes = ((count, _document_tokens(inputs)),)
-    return Request(key, run, "Shuffling, pass", passes, encoder)
+    count = (orders + 3) * per_text(encoder, poolings) * len(encoders)
+    passes = ((count, document_tokens(inputs)),)
+    return Request(key, in_turn(encoders, run), "Shuffling, pass", passes, encoder)
 
 
 def _dilution_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
@@ -321,17 +264,18 @@ def _dilution_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfi
             **state.PROBE_SIDE.widget(),
         )
         pick_filler_kind()
+    encoders = pick_encoders(inputs, encoder)
     documents, filler = pick_needles(), pick_fillers(inputs)[0]
     # A fact of some forty tokens stands beside the text.
     most = min(
-        state.PROBE_TOKENS.get(), _fitting(encoder, inputs, state.PROBE_TOKENS.get() + 64) - 64
+        state.PROBE_TOKENS.get(), fitting(encoder, inputs, state.PROBE_TOKENS.get() + 64) - 64
     )
     added = steps_up_to(max(1, most))
     side, seed = Side(state.PROBE_SIDE.get()), state.PROBE_SEED.get()
 
-    def run(control: JobControl) -> Any:
+    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
         return dilution_curves(
-            encoder,
+            model,
             documents,
             filler,
             poolings,
@@ -339,80 +283,22 @@ def _dilution_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfi
             inputs.chunking,
             side,
             seed,
-            control.report,
-            lambda: control.is_stopped,
+            progress,
+            should_stop,
         )
 
     key = digest(
         "dilution",
         inputs.encoder,
         inputs.chunking,
-        _names(poolings),
-        _needles_key(documents),
-        _texts([filler]),
+        names(poolings),
+        needles_key(documents),
+        texts_key([filler]),
         added,
         side.value,
         seed,
+        len(encoders),
     )
-    count = len(documents) * _per_text(encoder, poolings)
+    count = len(documents) * per_text(encoder, poolings) * len(encoders)
     passes = ((count, 32), *((count, step + 32) for step in added))
-    return Request(key, run, "Adding text, pass", passes, encoder)
-
-
-def _fitting(encoder: Any, inputs: Inputs, wanted: int) -> int:
-    """Returns how many of the wanted tokens the encoder takes, and says so where it is fewer."""
-    from lmk_viz.probes.runs import fitting_tokens
-
-    used = fitting_tokens(encoder, inputs.chunking, wanted)
-    if used < wanted and state.PROBE_VIEW.get() != "length":
-        st.caption(f":orange[{wanted:,} tokens do not fit this encoder; {used:,} are used.]")
-    return used
-
-
-def _counted(control: JobControl, number: int, runs: int) -> Callable[[int, int], None]:
-    return lambda done, total: control.report(number * total + done, runs * total)
-
-
-def _unrelated(inputs: Inputs) -> Document:
-    from lmk_viz.probes.needles import bundled_fillers
-
-    return next(text for text in bundled_fillers() if text.text != inputs.document.text)
-
-
-def _document_tokens(inputs: Inputs) -> int:
-    layout = cache.get_layout(
-        inputs.encoder, inputs.document.text, LayoutKind.PLAIN, inputs.chunking, inputs.max_length
-    )
-    return max(1, int(layout.n_kept))
-
-
-def _parts_of(inputs: Inputs, tokens: int) -> int:
-    """Returns about how many parts the document has."""
-    if state.PROBE_UNIT.get() == "sentence":
-        return max(1, tokens // 20)
-    layout = cache.get_layout(
-        inputs.encoder,
-        inputs.document.text,
-        LayoutKind.LANDMARK,
-        inputs.chunking,
-        inputs.max_length,
-    )
-    return max(1, len(layout.chunks))
-
-
-def _texts(documents: Sequence[Document]) -> list[tuple[str, str]]:
-    return [(document.id, document.text) for document in documents]
-
-
-def _needles_key(needles: Sequence[Any]) -> list[tuple[str, str, str]]:
-    return [(needle.id, needle.fact, needle.question) for needle in needles]
-
-
-def _names(poolings: Sequence[PoolingConfig]) -> list[str]:
-    return [repr(pooling) for pooling in poolings]
-
-
-def _per_text(encoder: Any, poolings: Sequence[PoolingConfig]) -> int:
-    from lmk_viz.probes.runs import count_passes
-
-    return count_passes(encoder, [pooling.mode for pooling in poolings])
+    return Request(key, in_turn(encoders, run), "Adding text, pass", passes, encoder)

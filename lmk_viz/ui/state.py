@@ -246,6 +246,9 @@ SECOND = Choice("landmarks.second", "g2", 128, _count(1, MAX_GRANULARITY))
 SHOW_TOKENS = Choice("landmarks.tokens", "tokens", False, _flag, _write_flag)
 LANDMARKS_PAGE: tuple[Choice[Any], ...] = (COMPARE, SECOND, SHOW_TOKENS)
 
+QUERY = Choice("landmarks.query", "", "", str)
+"""What is asked of the document; never in the URL."""
+
 INPUT = Choice("attention.input", "input", LayoutKind.LANDMARK, LayoutKind, lambda k: k.value)
 GROUP = Choice("attention.group", "layers", "global", _name)
 LAYER = Choice("attention.layer", "layer", 0, _count(0, 1000))
@@ -345,6 +348,10 @@ PROBE_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
     list,
     tuple,
 )
+PROBE_OF = Choice(
+    "probe.of", "of", "needle", _one_of("needle", "influence", "segments", "shuffle", "dilution")
+)
+"""What is measured by length."""
 PROBE_TOKENS = Choice("probe.tokens", "length", 512, _count(8, 100_000))
 PROBE_BASE = Choice("probe.base", "base", 64, _count(8, 10_000))
 """The shortest of four lengths, each twice the one before."""
@@ -364,6 +371,7 @@ PROBE_SHUFFLED = Choice("probe.shuffled", "shuffled", False, _flag, _write_flag)
 PROBE_SIDE = Choice("probe.side", "side", "after", _one_of("after", "before", "around"))
 PROBE_PAGE: tuple[Choice[Any], ...] = (
     PROBE_VIEW,
+    PROBE_OF,
     PROBE_POOLINGS,
     PROBE_TOKENS,
     PROBE_BASE,
@@ -385,3 +393,100 @@ PROBE_PAGE: tuple[Choice[Any], ...] = (
 OWN_FACT = Choice("probe.own_fact", "", "", str)
 OWN_QUESTION = Choice("probe.own_question", "", "", str)
 """A needle of the user's own; never in the URL."""
+
+DATASETS = ("bundled", "tables", "beir", "documents")
+DATASET = Choice("retrieval.dataset", "data", "bundled", _one_of(*DATASETS))
+DATA_TITLES = Choice("retrieval.titles", "titles", False, _flag, _write_flag)
+DATA_PLACE = Choice(
+    "retrieval.place", "taken", "spread", _one_of("start", "middle", "end", "spread")
+)
+DATA_SEED = Choice("retrieval.seed", "data_seed", 0, _count(0, 2**32 - 1))
+RETRIEVAL_DATA: tuple[Choice[Any], ...] = (DATASET, DATA_TITLES, DATA_PLACE, DATA_SEED)
+"""What `retrieval_inputs.pick_dataset` draws; pages that call it add these to their own."""
+DATA_SPLIT = Choice("retrieval.split", "", "", str)
+DOCUMENT_TEXT = Choice("retrieval.document_text", "", "", str)
+DOCUMENT_TITLE = Choice("retrieval.document_title", "", "", str)
+DOCUMENT_ID = Choice("retrieval.document_id", "", "", str)
+QUERY_TEXT = Choice("retrieval.query_text", "", "", str)
+QUERY_DOCUMENT = Choice("retrieval.query_document", "", "", str)
+QUERY_ID = Choice("retrieval.query_id", "", "", str)
+QUERY_DEPTH = Choice("retrieval.query_depth", "", "", str)
+"""Columns and splits of uploads; never in the URL, as their names come from users."""
+
+SWEEP_SIZES: Choice[tuple[int, ...]] = Choice(
+    "sweep.granularities",
+    "sizes",
+    (8, 16, 32, 64, 128, 256, 512),
+    _sizes,
+    _write_sizes,
+    list,
+    _sorted_tuple,
+)
+SWEEP_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+    "sweep.poolings",
+    "swept",
+    (
+        PoolingMode.CLS,
+        PoolingMode.MEAN,
+        PoolingMode.LANDMARK,
+        PoolingMode.EVERY_K,
+        PoolingMode.MULTI_CLS,
+    ),
+    _modes,
+    lambda modes: "-".join(mode.value for mode in modes),
+    list,
+    tuple,
+)
+SWEEP_VARIABLE = Choice("sweep.variable", "with_variable", True, _flag, _write_flag)
+SWEEP_SENTENCE = Choice("sweep.sentence", "with_sentence", True, _flag, _write_flag)
+SWEEP_EACH = Choice("sweep.each", "each", False, _flag, _write_flag)
+"""MultiCLS and every-k at each granularity, not at one alone."""
+SWEEP_REFERENCE = Choice("sweep.reference", "reference", 32, _count(1, MAX_GRANULARITY))
+SWEEP_QUERY = Choice("sweep.query", "query_g", 0, _count(0, MAX_GRANULARITY))
+"""0 stands for the documents' own."""
+SWEEP_BASELINE = Choice("sweep.baseline", "against", "", _name)
+SWEEP_METRIC = Choice(
+    "sweep.metric", "measure", "ndcg@10", _one_of("ndcg@10", "recall@1", "mrr@10")
+)
+SWEEP_PAGE: tuple[Choice[Any], ...] = (
+    *RETRIEVAL_DATA,
+    SWEEP_SIZES,
+    SWEEP_POOLINGS,
+    SWEEP_VARIABLE,
+    SWEEP_SENTENCE,
+    SWEEP_EACH,
+    SWEEP_REFERENCE,
+    SWEEP_QUERY,
+    SWEEP_BASELINE,
+    SWEEP_METRIC,
+)
+
+SEARCH_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+    "search.poolings",
+    "compared",
+    (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK),
+    _modes,
+    lambda modes: "-".join(mode.value for mode in modes),
+    list,
+    tuple,
+)
+SEARCH_SEVERAL = Choice("search.several", "several", False, _flag, _write_flag)
+"""Also ways to keep several vectors a document."""
+SEARCH_BASELINE = Choice("search.baseline", "baseline", "landmark", _name)
+SEARCH_METRIC = Choice(
+    "search.metric", "by", "ndcg@10", _one_of("ndcg@10", "recall@1", "recall@10", "mrr@10")
+)
+SEARCH_ONLY = Choice("search.only", "only", "all", _one_of("all", "differ", "missed"))
+SEARCH_PAGE: tuple[Choice[Any], ...] = (
+    *RETRIEVAL_DATA,
+    SEARCH_POOLINGS,
+    SEARCH_SEVERAL,
+    SEARCH_BASELINE,
+    SEARCH_METRIC,
+    SEARCH_ONLY,
+)
+SEARCH_QUERY = Choice("search.query", "", "", str)
+SEARCH_DOCUMENT: Choice[tuple[str, str]] = Choice(
+    "search.document", "", ("", ""), lambda text: ("", text), from_widget=tuple
+)
+"""Ids of the query, and of it with the document that is looked into; not in the URL."""

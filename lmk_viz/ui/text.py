@@ -1,6 +1,7 @@
 """Document text as HTML and markdown, with everything that came from outside escaped."""
 
 import re
+from collections.abc import Mapping
 from html import escape
 
 from lmk_viz.landmarks import Chunk, Layout
@@ -11,6 +12,8 @@ MAX_CHUNKS_A_PAGE = 2_000
 """Spans that a browser draws and restyles without a noticeable wait."""
 MAX_TEXT_A_PAGE = 200_000
 """Characters, for layouts of few and huge chunks."""
+HEAT_STEPS = 8
+"""Tints that scores are drawn in; more cannot be told apart."""
 MAX_CUT_SHOWN = 2_000
 """Characters shown of what the length limit cut."""
 
@@ -18,8 +21,14 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&^=])")
 
 # Tints are translucent, so that they lie well on a light and on a dark ground. Every
 # paragraph takes its own direction (`plaintext`), as texts mix them.
-PAGE_CSS = """
+_HEAT_CSS = "\n".join(
+    f".lmk-doc .heat{step} {{ background: rgba(20, 148, 107, {0.05 + 0.07 * step:.2f}); }}"
+    for step in range(HEAT_STEPS)
+)
+PAGE_CSS = f"""
 <style>
+{_HEAT_CSS}"""
+PAGE_CSS += """
 .stMainBlockContainer { padding-top: 3rem; padding-bottom: 4rem; }
 [data-testid="stPageLink"] p { white-space: normal; }
 [data-testid="stTextArea"] textarea { unicode-bidi: plaintext; text-align: start; }
@@ -74,13 +83,20 @@ def layout_pages(layout: Layout) -> list[tuple[int, int]]:
     return pages
 
 
-def layout_html(layout: Layout, landmark_token: str, page: tuple[int, int] | None = None) -> str:
+def layout_html(
+    layout: Layout,
+    landmark_token: str,
+    page: tuple[int, int] | None = None,
+    scores: Mapping[int, float] | None = None,
+) -> str:
     """Returns a text with its chunks tinted, its landmarks marked and its cut struck through.
 
     Args:
         layout: any layout.
         landmark_token: how the tokenizer writes the landmark.
         page: range of chunks to draw; None draws all.
+        scores: of chunks, by their number; the tint then goes from the lowest to the highest of
+            them, the number stands at the landmark, and chunks without one have no tint.
 
     Returns:
         One escaped HTML block. The text in it is the document's, white space included.
@@ -90,9 +106,16 @@ def layout_html(layout: Layout, landmark_token: str, page: tuple[int, int] | Non
     shown = chunks[first:last]
     parts = ['<div class="lmk-doc" dir="auto">']
     position = 0 if first == 0 else chunks[first].char_start
+    low, high = (min(scores.values()), max(scores.values())) if scores else (0.0, 0.0)
     for chunk in shown:
         parts.append(escape(text[position : chunk.char_start]))
-        parts.append(_chunk_html(chunk, text, landmark_token))
+        shade, score = "even" if chunk.index % 2 == 0 else "odd", None
+        if scores is not None:
+            shade, score = "", scores.get(chunk.index)
+        if score is not None:
+            step = int((score - low) / (high - low) * HEAT_STEPS) if high > low else HEAT_STEPS
+            shade = f"heat{min(step, HEAT_STEPS - 1)}"
+        parts.append(_chunk_html(chunk, text, landmark_token, shade, score))
         position = chunk.char_end
     if last == len(chunks):
         parts.append(_rest_html(layout, position))
@@ -100,24 +123,27 @@ def layout_html(layout: Layout, landmark_token: str, page: tuple[int, int] | Non
     return "".join(parts)
 
 
-def _chunk_html(chunk: Chunk, text: str, landmark_token: str) -> str:
+def _chunk_html(
+    chunk: Chunk, text: str, landmark_token: str, shade: str, score: float | None
+) -> str:
     marked = chunk.landmark_position is not None
-    shade = "even" if chunk.index % 2 == 0 else "odd"
     tip = (
-        f"chunk {chunk.index} · tokens {chunk.token_start:,}-{chunk.token_end:,} "
+        ("" if score is None else f"cosine {score:.3f} · ")
+        + f"chunk {chunk.index} · tokens {chunk.token_start:,}-{chunk.token_end:,} "
         f"({chunk.n_tokens:,}) · characters {chunk.char_start:,}-{chunk.char_end:,} · "
         + (f"landmark at input position {chunk.landmark_position:,}" if marked else "no landmark")
         + (" · its end splits a character" if chunk.splits_character else "")
     )
+    classes = ["chunk", *([shade] if shade else []), *([] if marked else ["tail"])]
     body = escape(text[chunk.char_start : chunk.char_end])
     html = (
-        f'<span class="chunk {shade if marked else shade + " tail"}" tabindex="0" '
+        f'<span class="{" ".join(classes)}" tabindex="0" '
         f'aria-label="{escape(tip)}" data-tip="{escape(tip)}">{body}</span>'
     )
     if marked:
         html += (
             f'<span class="mark" title="{escape(landmark_token)} closes chunk {chunk.index}" '
-            f'aria-hidden="true">◆{chunk.index}</span>'
+            f'aria-hidden="true">◆{chunk.index}{"" if score is None else f" {score:.2f}"}</span>'
         )
     return html
 

@@ -23,11 +23,14 @@ PAGES = {
     "landmarks": "/Landmarks?limit=64",
     "attention": "/Attention?limit=64",
     "map": "/Embedding_map?limit=16&method=pca&poolings=cls-landmark",
+    "position": "/Position_bias?view=influence&limit=48&g=8&floor=0&probed=cls-landmark",
     "home": "/?limit=64",
 }
 CHUNKS_OF_TEN = "/Landmarks?limit=64&g=10"
 """64 positions: CLS, five chunks of ten with their landmarks, and eight tokens behind."""
-EXPECTED_404 = re.compile(r"/(Landmarks|Attention|Embedding_map)/_stcore/(health|host-config)$")
+EXPECTED_404 = re.compile(
+    r"/(Landmarks|Attention|Embedding_map|Position_bias)/_stcore/(health|host-config)$"
+)
 """Streamlit asks for these below the page's own path first when a page is opened directly."""
 
 FIGURE = ".js-plotly-plot .main-svg"

@@ -6,22 +6,29 @@ from probes.weighted import WeightedEncoder, falling
 
 from lmk_viz.config import PoolingMode
 from lmk_viz.documents import Document
+from lmk_viz.figures.probe_lengths import (
+    document_length_alt,
+    document_length_figure,
+    length_alt,
+    length_curves_figure,
+    length_numbers_figure,
+)
 from lmk_viz.figures.probes import (
     dilution_alt,
     dilution_figure,
     influence_alt,
     influence_figure,
-    length_alt,
-    length_curves_figure,
-    length_numbers_figure,
     needle_alt,
     needle_figure,
     shuffle_alt,
     shuffle_figure,
 )
+from lmk_viz.figures.segments import segment_figure
 from lmk_viz.figures.theme import STYLES
 from lmk_viz.pooling import parse_poolings
+from lmk_viz.probes import segment_cosines
 from lmk_viz.probes.dilution import dilution_curves
+from lmk_viz.probes.document_lengths import NUMBERS, document_by_length
 from lmk_viz.probes.influence import leave_one_out
 from lmk_viz.probes.lengths import needle_by_length
 from lmk_viz.probes.needle import NeedleConfig, needle_curves
@@ -242,3 +249,54 @@ def test_a_document_s_title_is_shown_letter_by_letter_and_cut(influence):
         assert "&lt;b&gt;" in text
         assert "<" not in text
         assert len(text) < 200
+
+
+# Controls, and other probes by length.
+
+
+def test_influence_of_random_weights_is_a_thin_line_on_the_same_scale(influence):
+    for as_share in (True, False):
+        traces = named(influence_figure(influence, "d", as_share, influence))
+        own, control = traces["y", "CLS"], traces["y", "CLS, random weights"]
+        np.testing.assert_allclose(control.y, own.y)
+        assert control.line.width < own.line.width
+
+
+def test_dilution_of_random_weights_is_a_thin_line():
+    found = dilution_curves(encoder(), NEEDLES, FILLER, POOLINGS, (0, 8))
+    trace = named(dilution_figure(found, found))["y", "CLS, random weights"]
+    np.testing.assert_allclose(trace.y, [mean.value for mean in found.means[CLS]])
+
+
+def test_segments_of_random_weights_are_a_thin_line():
+    text = " ".join(LETTERS)
+    found = segment_cosines(encoder(), text, POOLINGS, unrelated="y y y y")
+    trace = named(segment_figure(found, "t", "d", found))["y", "CLS, random weights"]
+    np.testing.assert_allclose(trace.y, found.cosines[CLS] - found.unrelated[CLS])
+
+
+@pytest.mark.parametrize(("probe", "even"), [("influence", [0.1, 0.5]), ("shuffle", [])])
+def test_a_probe_by_length_has_its_numbers_with_bars_and_the_even_level(probe, even):
+    documents = [Document(name, name, f"{name} " * 3 + " ".join(LETTERS)) for name in NAMES[:3]]
+    found = document_by_length(encoder(), documents, POOLINGS, probe, 5, (1, 2, 3), fixed(2))
+    figure = document_length_figure(found, found)
+    traces = named(figure)
+    for axis, name in zip(("y", "y2"), NUMBERS[found.probe][:2], strict=True):
+        means = found.means[CLS][name]
+        trace = traces[axis, "CLS"]
+        np.testing.assert_allclose(trace.y, [mean.value for mean in means])
+        np.testing.assert_allclose(trace.y + trace.error_y.array, [mean.high for mean in means])
+        assert (axis, "CLS, random weights") in traces
+    assert figure.layout.xaxis.ticktext == ("5", "10", "15")
+    assert [shape.y0 for shape in figure.layout.shapes] == even
+    first = found.means[CLS][NUMBERS[found.probe][0]][0]
+    assert f"5 tokens: CLS {first.value:.3f} ({first.low:.3f}" in document_length_alt(found)
+
+
+def test_random_weights_are_drawn_at_each_length():
+    found = needle_by_length(encoder(), NEEDLES, [FILLER], POOLINGS, CONFIG, (1, 2))
+    traces = named(length_curves_figure(found, control=found))
+    for axis, of_length in zip(("y", "y2"), found.results, strict=True):
+        np.testing.assert_array_equal(
+            traces[axis, "CLS, random weights"].y, of_length.curves[CLS].mean
+        )

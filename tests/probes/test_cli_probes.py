@@ -12,6 +12,7 @@ from lmk_viz.encoder import Encoder
 from lmk_viz.pooling import parse_poolings
 from lmk_viz.probes import segment_cosines
 from lmk_viz.probes.dilution import Side, dilution_curves
+from lmk_viz.probes.document_lengths import document_by_length
 from lmk_viz.probes.influence import Unit, leave_one_out
 from lmk_viz.probes.lengths import needle_by_length
 from lmk_viz.probes.needle import NeedleConfig, needle_curves
@@ -111,8 +112,37 @@ def test_lengths_prints_the_library_s_numbers(run, encoder, tmp_path):
         (1, 2),
         CHUNKING,
     )
-    del found["chunking"]
+    for name in ("chunking", "needles", "fillers"):
+        del found[name]
     same(found, result.to_dict())
+
+
+@pytest.mark.parametrize("probe", ["influence", "segments", "shuffle"])
+def test_lengths_of_another_probe_prints_the_library_s_numbers(run, encoder, probe):
+    found = run("lengths", "--probe", probe, "--tokens", 20, "--factors", "1,2", "--fillers", 2)
+    texts = bundled_fillers(2)
+    result = document_by_length(
+        encoder, texts, POOLINGS, probe, 20, (1, 2), CHUNKING, 5, texts[1].text
+    )
+    same(found, result.to_dict())
+
+
+@pytest.mark.parametrize("verb", ["influence", "segments", "shuffle", "dilution", "lengths"])
+def test_every_verb_adds_the_same_run_on_random_weights(run, encoder, text_file, verb):
+    needles = ("--needles", 2, "--tokens")
+    given = {"dilution": (*needles, 20), "lengths": (*needles, 80, "--factors", 1)}.get(
+        verb, (text_file,)
+    )
+    found = run(verb, *given, "--random")
+    random = found.pop("random_weights")
+    alone = run(verb, *given)
+    same(found, alone)
+    if verb == "segments":
+        assert set(random["cosines"]) == {"cls", "landmark"}
+        assert random["cosines"] != alone["cosines"]
+    else:
+        assert [row["pooling"] for row in random] == ["cls", "landmark"]
+        assert random != alone["rows"]
 
 
 @pytest.mark.parametrize("unit", Unit)
@@ -174,12 +204,13 @@ def test_a_bundled_document_is_not_its_own_control(run):
     [
         ("needle", "--needles", "3", "--tokens", "90", "--depths", "2", "--random"),
         ("lengths", "--needles", "2", "--tokens", "80", "--factors", "1"),
-        ("dilution", "--needles", "2", "--tokens", "20"),
-        ("influence", "FILE"),
-        ("segments", "FILE"),
-        ("shuffle", "FILE", "--shuffles", "1"),
+        ("lengths", "--probe", "shuffle", "--tokens", "20", "--factors", "1"),
+        ("dilution", "--needles", "2", "--tokens", "20", "--random"),
+        ("influence", "FILE", "--random"),
+        ("segments", "FILE", "--random"),
+        ("shuffle", "FILE", "--shuffles", "1", "--random"),
     ],
-    ids=lambda words: words[0],
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_without_json_a_table_is_printed(capsys, tiny_folder, text_file, arguments):
     words = [str(text_file) if word == "FILE" else word for word in arguments]
@@ -206,6 +237,7 @@ def test_without_json_a_table_is_printed(capsys, tiny_folder, text_file, argumen
         (("dilution", "--steps", "9,1"), "give rising numbers"),
         (("dilution", "--side", "left"), "side is 'left'"),
         (("lengths", "--factors", "0"), "give rising whole numbers"),
+        (("lengths", "--probe", "dilution"), "probe is 'dilution'; allowed: influence"),
         (("segments", "FILE", "--segments", "0"), "segments is 0"),
     ],
 )

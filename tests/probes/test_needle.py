@@ -10,7 +10,6 @@ from scipy import stats
 from lmk_viz.config import PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.pooling import parse_poolings
-from lmk_viz.probes.controls import control_runs
 from lmk_viz.probes.lengths import needle_by_length
 from lmk_viz.probes.needle import NeedleConfig, needle_curves, rank_of_own
 from lmk_viz.probes.needles import (
@@ -367,6 +366,64 @@ def test_rows_say_whether_the_encoder_was_trained_for_their_pooling(marks, wante
     assert [row["trained"] for row in rows] == wanted
 
 
+# Intervals: needles are a sample, and what is told is of all that could have been drawn.
+
+STRENGTHS = (0.5, 1.0, 2.0)
+SHORT = NeedleConfig(tokens=10, depths=4, border=Border.TOKEN)
+REPETITIONS = 100
+
+
+class StrongWords(WeightedEncoder):
+    """Each needle's word weighs so many times more than its place has it."""
+
+    def __init__(self, strengths):
+        super().__init__([*(f"s{i}" for i in range(len(strengths))), "x"], falling)
+        self.strengths = np.append(strengths, 1.0)
+
+    def vector(self, layout):
+        return super().vector(layout) * self.strengths
+
+
+@pytest.fixture(scope="module")
+def repetitions():
+    """Curves of twelve needles drawn anew each time."""
+    needles = [Needle(f"s{i}", f"s{i}", f"s{i}") for i in range(12)]
+    found = []
+    for seed in range(REPETITIONS):
+        drawn = np.random.default_rng(10_000 + seed).choice(STRENGTHS, len(needles))
+        result = needle_curves(StrongWords(drawn), needles, [FILLER], parse_poolings("mean"), SHORT)
+        found.append(result.curves[MEAN])
+    return found
+
+
+def true_curve():
+    """The mean over strengths of s w / sqrt(s^2 w^2 + (W - w)^2), at words 1, 4, 7 and 10."""
+    weights = falling(10)
+    own = weights[[0, 3, 6, 9]]
+    others = weights.sum() - own
+    return np.mean([s * own / np.hypot(s * own, others) for s in STRENGTHS], axis=0)
+
+
+def test_the_interval_of_the_mean_holds_the_truth_in_ninety_of_a_hundred_repetitions(repetitions):
+    covered = sum((c.low <= true_curve()) & (true_curve() <= c.high) for c in repetitions)
+    assert (covered >= 0.9 * REPETITIONS).all(), covered
+
+
+@pytest.mark.parametrize("name", ["psi", "slope", "first_minus_last"])
+def test_the_interval_of_a_scalar_holds_the_truth_in_ninety_of_a_hundred_repetitions(
+    repetitions, name
+):
+    curve = true_curve()
+    truth = {
+        "psi": 1 - curve.min() / curve.max(),
+        "slope": np.polyfit(np.arange(4) / 3, curve, 1)[0],
+        "first_minus_last": curve[0] - curve[-1],
+    }[name]
+    found = [getattr(curve, name) for curve in repetitions]
+    covered = sum(estimate.low <= truth <= estimate.high for estimate in found)
+    assert covered >= 0.9 * REPETITIONS, covered
+
+
 # Lengths.
 
 
@@ -413,20 +470,7 @@ def test_factors_have_to_rise_from_one(factors):
         needle_by_length(encoder_of(uniform), NEEDLES, [FILLER], POOLINGS, CONFIG, factors)
 
 
-# Controls.
-
-
-def test_controls_are_every_kth_token_and_random_weights(tiny_encoder):
-    encoder = tiny_encoder("bert")
-    every_k, random = control_runs(encoder, POOLINGS)
-    assert (every_k.name, every_k.encoder) == ("every k-th token", encoder)
-    assert random.name == "random weights"
-    assert random.poolings == POOLINGS
-    assert random.encoder.model is not encoder.model
-
-
-def test_controls_do_not_repeat_what_the_probe_has():
-    assert control_runs(BagEncoder("a"), parse_poolings("every_k")) == ()
+# Passes.
 
 
 def test_passes_are_counted_by_input_or_in_a_family_by_variant():

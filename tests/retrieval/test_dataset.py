@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lmk_viz.retrieval.dataset import load_dataset
+from lmk_viz.retrieval.dataset import load_dataset, sample_dataset
 
 CORPUS = [
     {"_id": "d1", "title": "One", "text": "first text", "metadata": {"year": 1}},
@@ -147,3 +147,11 @@ def test_a_broken_archive_and_bytes_that_are_no_text_are_named(folder):
     file.write_bytes(gzip.compress(b'{"_id": "\xff"}\n'))
     with pytest.raises(ValueError, match="line 1: not UTF-8"):
         load_dataset(folder)
+
+
+def test_the_bundled_questions_are_read_with_their_depths():
+    found = sample_dataset()
+    assert (found.name, found.split) == ("Bundled", "test")
+    assert len(found.queries) == len(found.depth) > 0
+    assert found.notes == ()
+    assert sample_dataset(with_titles=True).corpus[0].text.startswith(found.corpus[0].title)

@@ -6,9 +6,11 @@ from fakes import BagEncoder
 
 from lmk_viz.config import ChunkingConfig, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
+from lmk_viz.embedding import embed_documents
 from lmk_viz.pooling import parse_poolings
 from lmk_viz.retrieval.dataset import RetrievalDataset
-from lmk_viz.retrieval.evaluate import evaluate
+from lmk_viz.retrieval.evaluate import compare_to, evaluate
+from lmk_viz.retrieval.significance import holm, paired_p_values
 
 POOLINGS = parse_poolings("cls,mean,landmark")
 TWOS = ChunkingConfig(granularity=2)
@@ -76,6 +78,90 @@ def test_differences_are_to_the_baseline_query_by_query(toy):
     assert row_of(toy, "landmark").overall.differences == {}
     found = row_of(toy, "cls").overall.differences["recall@1"]
     assert (found.value, found.low, found.high) == (-0.5, -1.0, 0.0)
+
+
+def test_every_difference_has_a_p_value_corrected_for_the_comparisons():
+    rng = np.random.default_rng(2)
+    texts = {f"d{i:02}": " ".join(rng.choice(list("abcdxy"), size=9)) for i in range(30)}
+    queries = {f"q{i:02}": " ".join(rng.choice(list("abcdxy"), size=3)) for i in range(30)}
+    qrels = {q: {f"d{i:02}": 1} for i, q in enumerate(queries)}
+    result = evaluate(bag(), dataset_of(queries, qrels, texts=texts), POOLINGS, TWOS)
+    assert row_of(result, "landmark").overall.p_values == {}
+    rows = [row_of(result, "cls"), row_of(result, "mean"), result.bm25]
+    for metric in ("ndcg@10", "recall@1"):
+        base = row_of(result, "landmark").per_query[metric]
+        alone = paired_p_values(np.stack([row.per_query[metric] - base for row in rows]))
+        assert [row.overall.p_values[metric].alone for row in rows] == alone.tolist()
+        corrected = [row.overall.p_values[metric].corrected for row in rows]
+        assert corrected == holm(alone.tolist())
+    # Groups are too many and too small to be tested one by one.
+    assert all(group.p_values == {} for row in rows for group in row.by_length)
+    found = result.to_dict()["rows"][0]["difference"]
+    assert found["ndcg@10_p"] <= found["ndcg@10_p_holm"] <= 1.0
+
+
+def test_another_baseline_needs_no_new_pass_and_changes_differences_alone(toy):
+    mean = compare_to(toy, TOY, "mean")
+    wanted = evaluate(bag(), TOY, POOLINGS, TWOS, baseline=PoolingMode.MEAN)
+    assert mean.baseline == "mean"
+    for row, own in zip(mean.systems, wanted.systems, strict=True):
+        assert row.overall.to_dict() == own.overall.to_dict()
+        assert [g.to_dict() for g in row.by_depth] == [g.to_dict() for g in own.by_depth]
+    bm25 = compare_to(toy, TOY, "bm25")
+    assert bm25.bm25.overall.differences == {}
+    assert row_of(bm25, "cls").overall.differences["recall@1"].value == -0.5
+    with pytest.raises(ValueError, match="allowed: cls, mean, landmark, bm25"):
+        compare_to(toy, TOY, "max_sim")
+
+
+def test_the_rank_of_the_right_document_is_told_or_unknown(toy):
+    cls = row_of(toy, "cls")
+    assert cls.rank_of("q-end", {"tail": 1}) == 4
+    assert cls.rank_of("q-end", {"tail": 0, "head": 2, "none": 1}) == 1
+    assert cls.rank_of("q-end", {"lost": 1}) is None
+    assert cls.rank_of("stranger", {"tail": 1}) is None
+
+
+def test_stopped_early_what_was_measured_is_scored():
+    seen = []
+    result = evaluate(
+        bag(),
+        TOY,
+        POOLINGS,
+        TWOS,
+        progress=lambda done, total: seen.append(done),
+        should_stop=lambda: seen[-1] > 6,
+    )
+    assert result.is_partial
+    assert [row.name for row in result.rows] == ["cls", "mean"]
+    assert result.bm25.per_query["recall@1"].tolist() == [1.0, 1.0]
+    assert result.to_dict()["partial"] is True
+    at_once = evaluate(bag(), TOY, POOLINGS, TWOS, should_stop=lambda: True)
+    assert (at_once.rows, at_once.is_partial, at_once.baseline) == ((), True, None)
+
+
+def test_rankings_go_as_deep_as_asked_for():
+    shallow = evaluate(bag(), TOY, POOLINGS, TWOS, metrics=["recall@1"])
+    deep = evaluate(bag(), TOY, POOLINGS, TWOS, metrics=["recall@1"], ranking_depth=3)
+    assert [len(r.rankings["q-end"]) for r in (shallow.rows[0], deep.rows[0])] == [1, 3]
+    assert shallow.rows[0].to_dict()["recall@1"] == deep.rows[0].to_dict()["recall@1"]
+
+
+def test_what_embeds_can_be_put_in_front():
+    asked = []
+
+    def embed(encoder, documents, *rest):
+        asked.append(len(documents))
+        return embed_documents(encoder, documents, *rest)
+
+    result = evaluate(bag(), TOY, POOLINGS, TWOS, embed=embed)
+    assert asked == [4, 2, 4, 2]
+    assert not result.is_partial
+
+
+def test_a_pooling_keeps_a_vector_a_document(toy):
+    assert {(row.cost.vectors, row.cost.bytes) for row in toy.rows} == {(4, 4 * 6 * 4)}
+    assert toy.bm25.cost is None
 
 
 def test_without_the_baseline_there_are_no_differences():

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_evaluate_prints_the_numbers_of_the_library(run, folder, tiny_folder):
     encoder = Encoder.from_pretrained(str(tiny_folder))
     wanted = evaluate(encoder, load_dataset(folder), poolings, ChunkingConfig(granularity=8))
     for row, own in zip(found["rows"], wanted.to_dict()["rows"], strict=True):
-        del row["seconds"], own["seconds"]
+        for of_row in (row, own):
+            del of_row["seconds"], of_row["index"]["seconds_a_query"]
         assert row == own
     assert (found["dataset"], found["queries"], found["split"]) == ("toy", 6, "test")
     assert found["bm25"]["recall@1"] == 1.0
@@ -80,12 +82,41 @@ def test_evaluate_for_people_has_a_line_a_system(run, folder):
         "landmark*",
         "bm25",
     ]
-    assert "mean minus landmark, mrr@10: " in lines
+    (line,) = [line for line in lines.splitlines() if "mean minus landmark, mrr@10: " in line]
+    assert re.search(r"\), p [01]\.\d{4}, corrected [01]\.\d{4}$", line)
+    assert "ms a query" not in lines
     assert "* the encoder was not trained for this pooling" in lines
     header = next(line for line in lines.splitlines() if line.startswith("pooling"))
     assert header.split() == [
         *("pooling", "mrr@10", "start", "middle", "end", "cut", "seconds"),
     ]
+
+
+def test_evaluate_compares_several_vectors_a_document_when_asked(run, folder):
+    options = ("evaluate", folder, "--pooling", "landmark", "--granularity", "8", "--multi-vector")
+    found = json.loads(run(*options, "--json").out)
+    names = ["landmark", "max_sim", "late_chunking", "passages"]
+    assert [row["pooling"] for row in found["rows"]] == names
+    sizes = [row["index"]["vectors"] for row in found["rows"]]
+    assert sizes[0] == 20
+    assert sizes[1] == sizes[2] == sizes[3] > 60
+    assert {"mrr@10_p", "mrr@10_p_holm"} <= set(found["rows"][1]["difference"])
+    lines = run(*options).out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("index"))
+    assert [line.split()[:2] for line in lines[start + 1 : start + 5]] == [
+        [name, f"{size:,}"] for name, size in zip(names, sizes, strict=True)
+    ]
+
+
+def test_evaluate_makes_queries_for_documents_that_come_alone(run, tmp_path):
+    file = tmp_path / "documents.jsonl"
+    write_lines(file, PASSAGES)
+    options = ("--taken", "start", "--pooling", "mean", "--granularity", "8", "--json")
+    captured = run("evaluate", file, *options)
+    found = json.loads(captured.out)
+    assert found["documents"] == found["queries"] == 20
+    assert [group["group"] for group in found["rows"][0]["by_depth"]] == ["start"]
+    assert found["notes"]
 
 
 def test_evaluate_can_leave_bm25_out_and_encode_in_another_type(run, folder):
@@ -132,7 +163,7 @@ def test_extrapolate_for_people_has_a_line_a_row(run, data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("evaluate", "nowhere"), "is no folder"),
+        (("evaluate", "nowhere"), "give a folder or ZIP in BEIR layout"),
         (("extrapolate", "--multiples", "1,x"), "--multiples is '1,x'"),
         (("extrapolate", "--documents", "1"), "documents is 1"),
         (("extrapolate", "--output", "found.txt"), "ends in .json"),

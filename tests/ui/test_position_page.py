@@ -138,6 +138,7 @@ def test_the_snippet_of_the_needle_gives_the_numbers_of_the_page(open_probe):
 
 LINKED = {
     state.PROBE_VIEW: "shuffle",
+    state.PROBE_OF: "segments",
     state.PROBE_POOLINGS: (PoolingMode.LANDMARK, PoolingMode.MULTI_CLS),
     state.PROBE_TOKENS: 1024,
     state.PROBE_BASE: 128,
@@ -212,6 +213,26 @@ def test_random_weights_are_drawn_beside_as_control(open_probe):
     drawn = [trace["name"] for trace in figures(at)["Needle by depth"]["data"]]
     assert "CLS, random weights" in drawn
     assert "Dash-dotted: the same on random weights" in prose(at)
+
+
+@pytest.mark.parametrize("view", ["influence", "segments", "dilution", "length"])
+def test_every_probe_draws_random_weights_beside_as_control(open_probe, view):
+    at = open_probe(view, {state.PROBE_RANDOM.key: True})
+    assert problems(at) == []
+    drawn = [trace["name"] for trace in figures(at)[FIGURES[view][0]]["data"]]
+    assert "CLS, random weights" in drawn
+    assert "Dash-dotted: the same on random weights" in prose(at)
+
+
+def test_shuffles_of_random_weights_are_a_mark_of_their_own(open_probe):
+    at = open_probe("shuffle", {state.PROBE_RANDOM.key: True})
+    assert "random weights" in names(figures(at)[FIGURES["shuffle"][0]])
+
+
+def test_few_needles_are_said_to_give_intervals_that_are_too_narrow(open_probe):
+    words = "So few needles give intervals that are too narrow"
+    assert words in prose(open_probe())
+    assert words not in prose(open_probe(choices={state.PROBE_NEEDLES.key: 5}))
 
 
 def test_needles_that_stand_elsewhere_than_wanted_are_said(open_probe):
@@ -314,6 +335,28 @@ def test_lengths_double_three_times(open_probe):
     spec = figures(open_probe("length"))["Needle by depth and length"]["layout"]
     titles = [spec[f"yaxis{i}"]["title"]["text"] for i in ("", 2, 3, 4)]
     assert titles == ["96 tokens", "192 tokens", "384 tokens", "768 tokens"]
+
+
+@pytest.mark.parametrize("probe", ["influence", "segments", "shuffle", "dilution"])
+def test_every_probe_can_be_measured_by_length(open_probe, probe):
+    choices = {state.PROBE_OF.key: probe, state.PROBE_BASE.key: 16}
+    at = open_probe("length", choices)
+    assert problems(at) == []
+    title = "Dilution" if probe == "dilution" else f"{probe.capitalize()} by length"
+    (spec,) = figures(at).values()
+    assert spec["layout"]["title"]["text"] == title
+    assert spec["layout"]["xaxis"]["ticktext"] == ["16", "32", "64", "128"]
+    assert at.dataframe
+    compile(at.code[0].value, "snippet", "exec")
+
+
+def test_the_snippet_of_a_probe_by_length_gives_the_numbers_of_the_page(open_probe):
+    choices = {state.PROBE_OF.key: "shuffle", state.PROBE_BASE.key: 16, state.PROBE_FILLERS.key: 2}
+    at = open_probe("length", choices)
+    space: dict[str, Any] = {}
+    exec(compile(at.code[0].value, "snippet", "exec"), space)
+    found = space["result"].to_frame()["cosine"].tolist()
+    assert at.dataframe[0].value["cosine"].tolist() == pytest.approx(found, abs=1e-6)
 
 
 def test_lengths_that_the_encoder_cannot_take_are_left_out_and_said(open_page, tiny_folder):
