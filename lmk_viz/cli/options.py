@@ -15,13 +15,19 @@ if TYPE_CHECKING:  # It loads torch, which help has no need of.
     from lmk_viz.embedding import EmbedFunction
 
 __all__ = [
+    "BatchTokensOption",
     "CacheOption",
+    "DataSetArgument",
     "DeviceOption",
     "DtypeOption",
     "EncoderOption",
     "JsonOption",
     "LayoutOption",
     "MaxLengthOption",
+    "QueriesOption",
+    "SplitOption",
+    "TakenOption",
+    "TitlesOption",
     "build_chunking",
     "cached_embed",
     "load_encoder",
@@ -68,6 +74,32 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 CacheOption = Annotated[
     bool,
     typer.Option("--cache/--no-cache", help="Keep vectors on disk and take those that are there."),
+]
+DataSetArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DIR]",
+        help="A folder or ZIP in BEIR layout, or a table of documents; else the bundled set.",
+    ),
+]
+QueriesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queries",
+        help="A table of queries with the ids of their right documents. Without it, a table "
+        "of documents is asked for by a sentence taken out of each.",
+    ),
+]
+TakenOption = Annotated[
+    str, typer.Option("--taken", help="Where from: start, middle, end or spread.")
+]
+SplitOption = Annotated[str, typer.Option("--split", help="Of the judgements.")]
+TitlesOption = Annotated[
+    bool, typer.Option("--titles/--no-titles", help="Encode titles before the texts.")
+]
+BatchTokensOption = Annotated[
+    int | None,
+    typer.Option("--batch-tokens", min=1, help="Padded tokens a batch; else by device."),
 ]
 LayoutOption = Annotated[
     LayoutKind, typer.Option("--layout", help="plain: [CLS] text [SEP], without landmarks.")

@@ -8,12 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from lmk_viz.cli.options import (
+    BatchTokensOption,
     CacheOption,
+    DataSetArgument,
     DeviceOption,
     DtypeOption,
     EncoderOption,
     JsonOption,
     MaxLengthOption,
+    QueriesOption,
+    SplitOption,
+    TakenOption,
+    TitlesOption,
     cached_embed,
     load_encoder,
     print_json,
@@ -35,43 +41,23 @@ PoolingsOption = Annotated[
 BaselineOption = Annotated[
     PoolingMode, typer.Option("--baseline", help="Pooling that differences are taken to.")
 ]
-BatchTokensOption = Annotated[
-    int | None, typer.Option("--batch-tokens", help="Padded tokens a batch; else by device.")
-]
 
 
 @app.command("evaluate")
 @takes_chunking
 def evaluate_command(
     chunking: ChunkingConfig,
-    path: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DIR]",
-            help="A folder or ZIP in BEIR layout, or a table of documents; else the bundled set.",
-        ),
-    ] = None,
-    queries: Annotated[
-        str | None,
-        typer.Option(
-            "--queries",
-            help="A table of queries with the ids of their right documents. Without it, a table "
-            "of documents is asked for by a sentence taken out of each.",
-        ),
-    ] = None,
-    taken: Annotated[
-        str, typer.Option("--taken", help="Where from: start, middle, end or spread.")
-    ] = "spread",
+    path: DataSetArgument = None,
+    queries: QueriesOption = None,
+    taken: TakenOption = "spread",
     pooling: PoolingsOption = "cls,mean,landmark",
     encoder: EncoderOption = DEFAULT_NAME,
-    split: Annotated[str, typer.Option("--split", help="Of the judgements.")] = "test",
+    split: SplitOption = "test",
     metrics: Annotated[
         str, typer.Option("--metrics", help="ndcg, recall, mrr, map or precision @k; by commas.")
     ] = "ndcg@10,recall@1,recall@10,mrr@10",
     baseline: BaselineOption = PoolingMode.LANDMARK,
-    with_titles: Annotated[
-        bool, typer.Option("--titles/--no-titles", help="Encode titles before the texts.")
-    ] = False,
+    with_titles: TitlesOption = False,
     with_bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Add BM25.")] = True,
     multi_vector: Annotated[
         bool,
@@ -111,7 +97,7 @@ def evaluate_command(
         multi_vector=tuple(MultiVector) if multi_vector else (),
         embed=embed,
     ).to_dict()
-    result |= {"split": split, "dtype": dtype, "metrics": list(names)}
+    result |= {"split": dataset.split, "dtype": dtype, "metrics": list(names)}
     for note in (*result["notes"], *(f"{e['id']}: {e['reason']}" for e in result["excluded"])):
         typer.echo(note, err=True)
     if as_json:
@@ -274,7 +260,11 @@ def _json_target(output: str | None) -> Path | None:
     if output is None:
         return None
     target = Path(output)
-    if target.suffix != ".json" or not target.parent.is_dir():
+    try:
+        can_be = target.suffix == ".json" and target.parent.is_dir() and not target.is_dir()
+    except OSError:  # A name too long for a file system.
+        can_be = False
+    if not can_be:
         raise ValueError(
             f"--output is {output!r}; give a name that ends in .json in a folder that exists."
         )

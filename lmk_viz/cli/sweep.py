@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmk_viz.cli.options import (
+    BatchTokensOption,
     CacheOption,
     CapOption,
     CloseTailOption,
+    DataSetArgument,
     DeviceOption,
     DtypeOption,
     EncoderOption,
@@ -18,7 +20,11 @@ from lmk_viz.cli.options import (
     LanguageOption,
     MaxLengthOption,
     PerChunkOption,
+    QueriesOption,
     SeedOption,
+    SplitOption,
+    TakenOption,
+    TitlesOption,
     VariableOption,
     cached_embed,
     load_encoder,
@@ -42,28 +48,11 @@ ENDINGS = (".json", ".csv")
 
 @app.command("sweep")
 def sweep_command(
-    path: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DIR]",
-            help="A folder or ZIP in BEIR layout, or a table of documents; else the bundled set.",
-        ),
-    ] = None,
-    queries: Annotated[
-        str | None,
-        typer.Option(
-            "--queries",
-            help="A table of queries with the ids of their right documents. Without it, a table "
-            "of documents is asked for by a sentence taken out of each.",
-        ),
-    ] = None,
-    taken: Annotated[
-        str, typer.Option("--taken", help="Where from: start, middle, end or spread.")
-    ] = "spread",
-    split: Annotated[str, typer.Option("--split", help="Of the judgements.")] = "test",
-    with_titles: Annotated[
-        bool, typer.Option("--titles/--no-titles", help="Encode titles before the texts.")
-    ] = False,
+    path: DataSetArgument = None,
+    queries: QueriesOption = None,
+    taken: TakenOption = "spread",
+    split: SplitOption = "test",
+    with_titles: TitlesOption = False,
     encoder: EncoderOption = DEFAULT_NAME,
     pooling: Annotated[
         str, typer.Option("--pooling", help="Poolings to compare, by commas.")
@@ -100,9 +89,7 @@ def sweep_command(
     sentence_cap: CapOption = 256,
     close_tail: CloseTailOption = False,
     max_length: MaxLengthOption = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", help="Padded tokens a batch; else by device.")
-    ] = None,
+    batch_tokens: BatchTokensOption = None,
     device: DeviceOption = "auto",
     dtype: DtypeOption = "auto",
     cache: CacheOption = True,
@@ -174,7 +161,7 @@ def _split_granularities(text: str) -> tuple[tuple[int, ...], set[str]]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     words = {part for part in parts if part in ("variable", "sentence")}
     numbers = ",".join(part for part in parts if part not in words and part != "none")
-    hint = "variable or sentence, by commas, such as 32,64,sentence; or none"
+    hint = "or variable or sentence, by commas, such as 32,64,sentence; or none"
     return whole_numbers("--granularities", numbers, hint), words
 
 
@@ -183,7 +170,11 @@ def _saver(output: str | None, encoder: str) -> "Callable[[Sweep], None]":
     if output is None:
         return lambda _: None
     target = Path(output)
-    if target.suffix not in ENDINGS or not target.parent.is_dir():
+    try:
+        can_be = target.suffix in ENDINGS and target.parent.is_dir() and not target.is_dir()
+    except OSError:  # A name too long for a file system.
+        can_be = False
+    if not can_be:
         raise ValueError(
             f"--output is {output!r}; give a name that ends in {' or '.join(ENDINGS)} in a folder "
             "that exists."

@@ -145,14 +145,15 @@ def document_by_length(
     _check_documents(documents)
     heads = [_heads(encoder, document, lengths) for document in documents]
     limit = length_limit(encoder, lengths[-1])
-    _check_fits(encoder, heads[0][-1], chunking, limit)
+    for of_document in heads:  # By sentence and variable, some have more landmarks than others.
+        _check_fits(encoder, of_document[-1], chunking, limit)
     names = NUMBERS[probe]
     modes = [pooling.mode for pooling in poolings]
     shape = (len(documents), len(lengths))
     values = {mode: {name: np.full(shape, np.nan) for name in names} for mode in modes}
     done = steps = 0
-    for row, of_document in enumerate(heads):
-        for place, text in enumerate(of_document):
+    for row, texts in enumerate(heads):
+        for place, text in enumerate(texts):
             if should_stop is not None and should_stop():
                 break
             found = _measure(encoder, text, poolings, probe, chunking, limit, seed, unrelated)

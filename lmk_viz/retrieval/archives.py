@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import tempfile
 import zipfile
 import zlib
@@ -87,10 +88,14 @@ def _places_of_zip(data: bytes, name: str) -> dict[str, str]:
             continue
         plain = path.with_suffix("") if path.suffix == ".gz" else path
         if plain.name in ("corpus.jsonl", "queries.jsonl", "positions.tsv"):
-            by_folder.setdefault(path.parent, {})[plain.name] = member.filename
+            folder, place = path.parent, plain.name
         elif plain.parent.name == "qrels" and plain.suffix == ".tsv":
-            place = f"qrels/{plain.name}"
-            by_folder.setdefault(path.parent.parent, {})[place] = member.filename
+            folder, place = path.parent.parent, f"qrels/{plain.name}"
+        else:
+            continue
+        there = by_folder.setdefault(folder, {})
+        if place not in there or plain == path:  # As in a folder, the plain file comes first.
+            there[place] = member.filename
     whole = [found for found in by_folder.values() if "corpus.jsonl" in found]
     expected = "expected corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR layout)"
     if len(whole) != 1:
@@ -113,7 +118,7 @@ def _unpack(data: bytes, name: str, member: str, limit: int) -> bytes:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
         reason = "it is locked by a password" if "encrypted" in str(error) else str(error)
         raise ValueError(f"{name}: {member} cannot be unpacked: {reason}.") from error
-    except zlib.error as error:
+    except (zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{name}: {member} is damaged: {error}.") from error
     if len(content) > limit:
         raise ValueError(f"{name} unpacks to more than {MAX_ARCHIVE_BYTES / 1e6:.1f} MB.")

@@ -109,18 +109,25 @@ def score_rankings(
             raise ValueError(f"the ranking of query {query!r} holds a document twice.")
     place = {query: row for row, query in enumerate(qrels)}
     values = {name: np.zeros(len(qrels)) for name in metrics}
+    # Back ends in C crash on names with a NUL or half a character, so they are given numbers.
+    known = {*(doc for grades in qrels.values() for doc in grades)}
+    known.update(doc for ranking in rankings.values() for doc in ranking)
+    number = {doc: str(n) for n, doc in enumerate(known)}
     # Distinct scores that fall by rank leave no tie for a back end to break.
     run = {
-        query: {doc: float(len(ranking) - rank) for rank, doc in enumerate(ranking)}
+        str(place[query]): {number[d]: float(len(ranking) - r) for r, d in enumerate(ranking)}
         for query, ranking in rankings.items()
         if ranking
     }
     if not run:
         return values
     by_measure = {_measure(ir_measures, name): name for name in metrics}
-    judged = {query: dict(grades) for query, grades in qrels.items()}
+    judged = {
+        str(place[query]): {number[doc]: grade for doc, grade in grades.items()}
+        for query, grades in qrels.items()
+    }
     for result in ir_measures.iter_calc(list(by_measure), judged, run):
-        values[by_measure[result.measure]][place[result.query_id]] = result.value
+        values[by_measure[result.measure]][int(result.query_id)] = result.value
     return values
 
 

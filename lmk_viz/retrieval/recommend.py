@@ -28,6 +28,7 @@ POWER = 0.8
 SAME_SECONDS = 1.1
 """Times that differ by less are taken for equal: runs of the same work differ by as much."""
 _BLOCK_DRAWS = 4_000_000
+_NOISE = 1e-12
 
 
 class Verdict(StrEnum):
@@ -211,7 +212,9 @@ def recommend(
     if target is not None:
         spread = float(errors[best, target]) * math.sqrt(n)
         needed = max(
-            MIN_QUERIES, queries_needed(float(means[best] - means[target]), spread, critical)
+            # More than there are, in any case, as those have not told the two apart.
+            *(MIN_QUERIES, n + 1),
+            queries_needed(float(means[best] - means[target]), spread, critical),
         )
     return Recommendation(
         metric=metric,
@@ -272,8 +275,10 @@ def _standard_errors(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     if n < 2:
         return np.zeros((len(scores), len(scores)))
     # Pair by pair: a difference of variances would leave noise where two rows are equal.
-    found = [np.std(scores - row, axis=1, ddof=1) for row in scores]
-    return np.asarray(np.stack(found) / math.sqrt(n))
+    found = np.stack([np.std(scores - row, axis=1, ddof=1) for row in scores])
+    # What differs by the same on every query has noise of the last digit alone.
+    found[found < _NOISE] = 0.0
+    return np.asarray(found / math.sqrt(n))
 
 
 def _critical_value(

@@ -1,6 +1,5 @@
 """Reading JSON lines and tab-separated tables, plain or gzipped, with errors that name the line."""
 
-import csv
 import gzip
 import json
 import zlib
@@ -13,7 +12,10 @@ __all__ = ["find_file", "read_records", "read_table", "take_text"]
 
 def find_file(folder: Path, name: str) -> Path | None:
     """Returns a file of a folder, or its gzipped form, or None where there is neither."""
-    return next((f for f in (folder / name, folder / f"{name}.gz") if f.is_file()), None)
+    try:
+        return next((f for f in (folder / name, folder / f"{name}.gz") if f.is_file()), None)
+    except OSError:  # A name too long for a file system, or a folder closed to us.
+        return None
 
 
 def read_records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -29,7 +31,8 @@ def read_records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        # Very deep nesting is JSON that is not read.
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{place}: no JSON ({error}); expected one JSON object a line."
             ) from error
@@ -55,7 +58,8 @@ def read_table(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     for place, line in _lines(file):
         if not line.strip():
             continue
-        cells = next(csv.reader([line.rstrip("\r\n")], delimiter="\t", quoting=csv.QUOTE_NONE))
+        # Nothing is quoted there, and csv refuses long cells.
+        cells = line.rstrip("\r\n").split("\t")
         if header is None:
             header = [cell.strip() for cell in cells]
             if missing := [name for name in columns if name not in header]:
@@ -78,10 +82,18 @@ def take_text(record: dict[str, Any], key: str, place: str, default: str | None 
     """Returns a string of a record.
 
     Raises:
-        ValueError: when it is missing without a default, or is no string.
+        ValueError: when it is missing without a default, is no string, or holds lone
+            surrogates, which no tokenizer reads and no output takes.
     """
     value = record.get(key, default)
     if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{place}: {key!r} holds half a character (a lone surrogate) at offset "
+                f"{error.start}; expected whole ones."
+            ) from error
         return value
     came = "is missing" if key not in record else f"is {type(value).__name__}"
     raise ValueError(f"{place}: {key!r} {came}; expected a string.")

@@ -1,5 +1,6 @@
 """Whether a difference over queries is more than chance: sign flips, corrected for their number."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,7 +52,7 @@ def paired_p_values(
         raise ValueError(f"resamples is {resamples}; allowed: 1 and more. 9,999 are usual.")
     found = np.ones(len(differences))
     sizes = (differences != 0).sum(axis=1)
-    is_exact = 2.0**sizes <= resamples
+    is_exact = sizes <= math.log2(resamples)
     for row in np.flatnonzero(is_exact & (sizes > 0)).tolist():
         found[row] = _exact(differences[row][differences[row] != 0])
     if not is_exact.all():

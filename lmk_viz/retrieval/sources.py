@@ -7,6 +7,7 @@ from lmk_viz.corpus_sources import read_upload
 from lmk_viz.retrieval.archives import dataset_from_zip
 from lmk_viz.retrieval.dataset import RetrievalDataset, load_dataset, sample_dataset
 from lmk_viz.retrieval.made_queries import EvidencePlace, dataset_from_documents
+from lmk_viz.retrieval.records import find_file
 from lmk_viz.retrieval.uploads import dataset_from_tables, guess_document_columns
 
 __all__ = ["open_dataset"]
@@ -41,7 +42,7 @@ def open_dataset(
         return sample_dataset(with_titles=with_titles)
     source = Path(path)
     is_zip = source.suffix.lower() == ".zip"
-    is_beir = any((source / f"corpus.jsonl{end}").is_file() for end in ("", ".gz"))
+    is_beir = find_file(source, "corpus.jsonl") is not None
     if queries is None and is_zip:
         return dataset_from_zip(_read(source), source.name, split, with_titles)
     if queries is None and is_beir:
@@ -56,7 +57,11 @@ def open_dataset(
 
 
 def _documents(source: Path) -> Corpus:
-    if source.is_dir():
+    try:
+        is_folder = source.is_dir()
+    except OSError:  # A name too long for a file system; reading says so.
+        is_folder = False
+    if is_folder:
         return load_corpus(source)
     found = read_upload([(source.name, _read(source))])
     if isinstance(found, Corpus):

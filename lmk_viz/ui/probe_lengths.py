@@ -9,6 +9,7 @@ from lmk_viz.figures import probe_lengths as figures
 from lmk_viz.figures.probes import dilution_alt, dilution_figure
 from lmk_viz.ui import panels, state
 from lmk_viz.ui.controls import Inputs
+from lmk_viz.ui.probe_dilution import BESIDE, dilution_code, dilution_request
 from lmk_viz.ui.probe_inputs import (
     Request,
     pick_filler_kind,
@@ -161,48 +162,12 @@ def _documents(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]
 
 
 def _dilution(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
-    from lmk_viz.probes.dilution import Side, dilution_curves
-
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _pick_base()
         pick_filler_kind()
-    encoders = pick_encoders(inputs, encoder)
-    documents, filler = pick_needles(), pick_fillers(inputs)[0]
-    base, seed = state.PROBE_BASE.get(), state.PROBE_SEED.get()
-    # A fact of some forty tokens stands beside the text.
-    added = tuple(base * factor for factor in _factors(inputs, encoder, 64))
-    side = Side(state.PROBE_SIDE.get())
-
-    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
-        return dilution_curves(
-            model,
-            documents,
-            filler,
-            poolings,
-            added,
-            inputs.chunking,
-            side,
-            seed,
-            progress,
-            should_stop,
-        )
-
-    key = digest(
-        "length",
-        "dilution",
-        inputs.encoder,
-        inputs.chunking,
-        names(poolings),
-        needles_key(documents),
-        texts_key([filler]),
-        added,
-        side.value,
-        seed,
-        len(encoders),
-    )
-    count = len(documents) * per_text(encoder, poolings) * len(encoders)
-    passes = ((count, 32), *((count, step + 32) for step in added))
-    return Request(key, in_turn(encoders, run), "Adding text, pass", passes, encoder)
+    base = state.PROBE_BASE.get()
+    added = tuple(base * factor for factor in _factors(inputs, encoder, BESIDE))
+    return dilution_request(inputs, encoder, poolings, added, "length")
 
 
 def _pick_base() -> None:
@@ -332,19 +297,7 @@ def _show_dilution(result: Any, control: Any, inputs: Inputs) -> None:
         + (" Dash-dotted: the same on random weights." if control is not None else "")
     )
     show_table(result.to_frame(), "probe.length.table", opened=True)
-    imports = [
-        "from lmk_viz.probes.dilution import Side, dilution_curves",
-        "from lmk_viz.probes.needles import draw_needles, load_needles",
-    ]
-    lines = [
-        f"documents = draw_needles(load_needles(), {len(result.documents)}, "
-        f"{state.PROBE_SEED.get()})",
-        f"filler = next(d for d in sample_documents() if d.id == {result.filler!r})",
-        f"result = dilution_curves(encoder, documents, filler, {poolings_code()},",
-        f"    {tuple(result.added.tolist())}, chunking, Side({result.side.value!r}))",
-        "print(result.to_frame())",
-    ]
-    code = probe_snippet(inputs, imports, lines)
+    code = dilution_code(result, inputs)
     data = _with_control(result, control)
     panels.show_downloads("dilution_by_length", result.to_frame(), data, figure, code)
 

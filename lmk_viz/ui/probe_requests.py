@@ -8,6 +8,7 @@ import streamlit as st
 from lmk_viz.config import PoolingConfig, digest
 from lmk_viz.ui import cache, state
 from lmk_viz.ui.controls import Inputs
+from lmk_viz.ui.probe_dilution import BESIDE, dilution_request
 from lmk_viz.ui.probe_inputs import (
     Request,
     pick_filler_kind,
@@ -236,7 +237,7 @@ def _shuffle_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig
 
 
 def _dilution_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
-    from lmk_viz.probes.dilution import Side, dilution_curves, steps_up_to
+    from lmk_viz.probes.dilution import steps_up_to
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         pick_number(
@@ -264,41 +265,6 @@ def _dilution_request(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfi
             **state.PROBE_SIDE.widget(),
         )
         pick_filler_kind()
-    encoders = pick_encoders(inputs, encoder)
-    documents, filler = pick_needles(), pick_fillers(inputs)[0]
-    # A fact of some forty tokens stands beside the text.
-    most = min(
-        state.PROBE_TOKENS.get(), fitting(encoder, inputs, state.PROBE_TOKENS.get() + 64) - 64
-    )
-    added = steps_up_to(max(1, most))
-    side, seed = Side(state.PROBE_SIDE.get()), state.PROBE_SEED.get()
-
-    def run(model: Any, progress: Progress, should_stop: ShouldStop) -> Any:
-        return dilution_curves(
-            model,
-            documents,
-            filler,
-            poolings,
-            added,
-            inputs.chunking,
-            side,
-            seed,
-            progress,
-            should_stop,
-        )
-
-    key = digest(
-        "dilution",
-        inputs.encoder,
-        inputs.chunking,
-        names(poolings),
-        needles_key(documents),
-        texts_key([filler]),
-        added,
-        side.value,
-        seed,
-        len(encoders),
-    )
-    count = len(documents) * per_text(encoder, poolings) * len(encoders)
-    passes = ((count, 32), *((count, step + 32) for step in added))
-    return Request(key, in_turn(encoders, run), "Adding text, pass", passes, encoder)
+    wanted = state.PROBE_TOKENS.get()
+    most = min(wanted, fitting(encoder, inputs, wanted + BESIDE) - BESIDE)
+    return dilution_request(inputs, encoder, poolings, steps_up_to(max(1, most)), "dilution")

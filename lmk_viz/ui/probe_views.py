@@ -9,6 +9,7 @@ from lmk_viz.figures import probes as figures
 from lmk_viz.figures.segments import segment_alt, segment_figure
 from lmk_viz.ui import panels, state
 from lmk_viz.ui.controls import Inputs
+from lmk_viz.ui.probe_dilution import dilution_code
 from lmk_viz.ui.probe_lengths import show_length
 from lmk_viz.ui.probe_parts import (
     needle_code,
@@ -252,19 +253,7 @@ def _show_dilution(results: Any, inputs: Inputs) -> None:
         + "Dilution is not position: text put on either side falls under both."
     )
     show_table(result.to_frame(), "probe.dilution.table", opened=True)
-    imports = [
-        "from lmk_viz.probes.dilution import Side, dilution_curves",
-        "from lmk_viz.probes.needles import draw_needles, load_needles",
-    ]
-    lines = [
-        f"documents = draw_needles(load_needles(), {len(result.documents)}, "
-        f"{state.PROBE_SEED.get()})",
-        f"filler = next(d for d in sample_documents() if d.id == {result.filler!r})",
-        f"result = dilution_curves(encoder, documents, filler, {poolings_code()},",
-        f"    {tuple(result.added.tolist())}, chunking, Side({result.side.value!r}))",
-        "print(result.to_frame())",
-    ]
-    code = probe_snippet(inputs, imports, lines)
+    code = dilution_code(result, inputs)
     panels.show_downloads("dilution", result.to_frame(), _data(result, control), figure, code)
 
 

@@ -89,6 +89,8 @@ def dataset_key(dataset: RetrievalDataset) -> str:
         [(d.id, d.text) for d in dataset.corpus],
         list(dataset.queries.items()),
         [(query, list(grades.items())) for query, grades in dataset.qrels.items()],
+        list(dataset.depth.items()),
+        list(dataset.bins.items()),
     )
 
 

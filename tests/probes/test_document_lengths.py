@@ -8,7 +8,7 @@ from helpers import fixed
 from probes.weighted import WeightedEncoder, falling, uniform
 from scipy import stats
 
-from lmk_viz.config import PoolingMode
+from lmk_viz.config import ChunkingConfig, ChunkingMode, PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.pooling import parse_poolings
 from lmk_viz.probes.document_lengths import NUMBERS, DocumentProbe, document_by_length
@@ -163,3 +163,13 @@ def test_a_length_that_does_not_fit_is_refused_before_anything_is_embedded(tiny_
     document = Document("d", "d", "one word and another " * 400)
     with pytest.raises(ValueError, match="choose a shorter length"):
         document_by_length(encoder, [document], POOLINGS, "influence", 200, (1, 2, 4))
+
+
+def test_every_document_has_to_fit_with_the_landmarks_of_its_own_sentences(tiny_encoder):
+    # Both have 100 tokens; the second has a landmark every three.
+    documents = [Document("a", "a", "the sea " * 200), Document("b", "b", "The sea. " * 200)]
+    by_sentence = ChunkingConfig(ChunkingMode.SENTENCE)
+    with pytest.raises(ValueError, match="choose a shorter length"):
+        document_by_length(
+            tiny_encoder("bert"), documents, POOLINGS, "segments", 50, (1, 2), by_sentence
+        )

@@ -107,3 +107,23 @@ def test_an_archive_of_too_many_files_is_refused(monkeypatch):
     monkeypatch.setattr(archives, "MAX_ARCHIVE_FILES", 2)
     with pytest.raises(ValueError, match="holds 3 files; allowed: 2"):
         splits_of_zip(zipped(FILES), "rain.zip")
+
+
+def test_a_damaged_member_is_a_worded_error_however_it_was_packed():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+        for name, data in FILES.items():
+            archive.writestr(name, data * 20)
+    damaged = bytearray(stream.getvalue())
+    damaged[60:66] = b"\xff\x00\xff\x13\x37\xff"
+    with pytest.raises(ValueError, match=r"rain.zip: corpus.jsonl is damaged"):
+        dataset_from_zip(bytes(damaged), "rain.zip")
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_plain_file_comes_before_its_gzipped_form_as_in_a_folder(is_last):
+    packed = {"corpus.jsonl.gz": gzip.compress(b'{"_id": "a", "text": "Another."}\n')}
+    files = {**FILES, **packed} if is_last else {**packed, **FILES}
+    assert [d.text for d in dataset_from_zip(zipped(files), "rain.zip").corpus] == [
+        *("Rain.", "Hills.")
+    ]

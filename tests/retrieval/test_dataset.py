@@ -155,3 +155,31 @@ def test_the_bundled_questions_are_read_with_their_depths():
     assert len(found.queries) == len(found.depth) > 0
     assert found.notes == ()
     assert sample_dataset(with_titles=True).corpus[0].text.startswith(found.corpus[0].title)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("corpus.jsonl", '{"_id": "d\\ud800", "text": "x"}\n', "line 1: '_id' holds half a char"),
+        ("corpus.jsonl", '{"_id": "d", "title": "\\ud800", "text": "x"}\n', "'title' holds half"),
+        ("queries.jsonl", '{"_id": "q", "text": "why \\ud800"}\n', "line 1: 'text' holds half"),
+        ("corpus.jsonl", "[" * 100_000 + "\n", "corpus.jsonl, line 1: no JSON"),
+    ],
+    ids=["id", "title", "query", "deep"],
+)
+def test_what_json_can_spell_and_nothing_can_read_names_its_line(folder, name, text, words):
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        load_dataset(folder)
+
+
+def test_a_cell_of_any_length_is_read(folder):
+    long = "q" * 200_000
+    (folder / "queries.jsonl").write_text(lines([{"_id": long, "text": "first?"}]))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{long}\td1\t1\n")
+    assert list(load_dataset(folder).qrels) == [long]
+
+
+def test_a_split_too_long_for_a_file_system_is_not_there(folder):
+    with pytest.raises(ValueError, match="has no qrels/x"):
+        load_dataset(folder, "x" * 5000)

@@ -146,3 +146,19 @@ def test_interval_of_a_difference_is_paired():
 def test_an_interval_needs_a_query():
     with pytest.raises(ValueError, match="no query to average over"):
         bootstrap_interval(np.zeros(0))
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800", " ", "\t"], ids=["nul", "half", "space", "tab"])
+def test_names_of_any_letters_score_like_plain_ones(odd):
+    # The C code behind the measures ends the whole process over some of them.
+    names = ["map@10", "mrr@10", "ndcg@10", "precision@2", "recall@1"]
+    plain = score_rankings(
+        {"q1": {"d1": 1, "d2": 2}, "q2": {"d2": 1}}, {"q1": ["d3", "d2", "d1"], "q2": ["d2"]}, names
+    )
+    found = score_rankings(
+        {f"q{odd}1": {f"d{odd}1": 1, f"d{odd}2": 2}, f"q{odd}2": {f"d{odd}2": 1}},
+        {f"q{odd}1": [f"d{odd}3", f"d{odd}2", f"d{odd}1"], f"q{odd}2": [f"d{odd}2"]},
+        names,
+    )
+    for name in names:
+        assert found[name].tolist() == plain[name].tolist()

@@ -193,3 +193,27 @@ def test_the_recommendation_is_plain_json():
     said = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert said["verdict"] in ("recommended", "cannot_tell")
     assert {c["name"] for c in said["comparisons"]} == {"a", "b"}
+
+
+def test_settings_that_differ_by_the_same_on_every_query_do_not_widen_other_intervals():
+    rng = np.random.default_rng(1)
+    scores = rng.choice([0.1, 0.4, 0.7], 60)
+    found = recommend(
+        [
+            Candidate("best", scores + 0.1, 10.0, 1.0),
+            Candidate("behind", scores, 5.0, 1.0),
+            Candidate("worst", rng.choice([0.0, 0.2], 60), 1.0, 1.0),
+        ]
+    )
+    assert found.name == "best"
+    worst = found.of("worst").difference
+    assert 0.2 < worst.low < worst.value < worst.high < 0.6
+    assert found.of("behind").difference.low == pytest.approx(0.1)
+
+
+def test_more_queries_are_asked_for_than_have_not_told_two_settings_apart():
+    # With few queries the interval is wider than the formula's, by Student's distribution.
+    for seed in range(60):
+        levels = {f"s{n}": -0.02 * n for n in range(18)}
+        found = recommend(candidates(levels, queries=10 + seed % 4, seed=seed), resamples=200)
+        assert found.queries_needed is None or found.queries_needed > found.queries

@@ -116,3 +116,9 @@ def test_holm_of_one_is_itself_and_never_over_one():
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     with pytest.raises(ValueError, match="0 to 1"):
         holm([1.5])
+
+
+def test_thousands_of_queries_are_no_overflow():
+    values = np.full(2_000, 0.1)
+    values[::2] = -0.1
+    assert paired_p_values(values[None], resamples=99).tolist() == [1.0]

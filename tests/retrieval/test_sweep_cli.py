@@ -82,7 +82,7 @@ def test_rows_are_written_to_a_file(run, documents, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--granularities", "8,many"), "--granularities is '8,many'"),
+        (("--granularities", "8,many"), "give whole numbers or variable or sentence, by commas"),
         (("--granularities", "0"), "granularity is 0"),
         (("--baseline", "best"), "baseline is 'best'; allowed: cls, mean"),
         (("--pooling", "sum"), "pooling is 'sum'"),
@@ -90,9 +90,19 @@ def test_rows_are_written_to_a_file(run, documents, tmp_path):
         (("--metrics", "f1"), "metric is 'f1'"),
         (("--taken", "nowhere"), "place of the sentences is 'nowhere'"),
         (("--variable", "8,x"), "--variable is '8,x'"),
+        (("--output", f"/{'x' * 400}/sweep.json"), "--output is '/xxx"),
+        (("--batch-tokens", "0"), "'--batch-tokens': Input should be greater than or equal to 1"),
     ],
 )
 def test_options_that_cannot_be_end_with_status_2_and_one_line(run, documents, arguments, words):
     captured = run(documents, *arguments, status=2)
     assert words in captured.err
     assert captured.out == ""
+
+
+def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_is_measured(
+    run, documents, tmp_path
+):
+    (tmp_path / "rows.json").mkdir()
+    captured = run(documents, "--output", tmp_path / "rows.json", status=2)
+    assert len(captured.err.splitlines()) == 1

@@ -249,3 +249,8 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
 def test_queries_without_documents_are_refused():
     with pytest.raises(ValueError, match="came without documents"):
         open_dataset(None, "queries.csv")
+
+
+def test_a_path_too_long_for_a_file_system_cannot_be_read():
+    with pytest.raises(ValueError, match="cannot be read: File name too long"):
+        open_dataset("x" * 5000)

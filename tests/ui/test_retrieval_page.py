@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from lmk_viz.config import PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.retrieval.dataset import RetrievalDataset
 from lmk_viz.ui import state
+from lmk_viz.ui.retrieval_inputs import dataset_key
 
 PAGE = "pages/6_Retrieval.py"
 SMALL = {state.MAX_LENGTH.key: 64, state.GRANULARITY.key: 8}
@@ -278,3 +280,11 @@ def test_a_family_is_read_variant_by_variant(open_retrieval, family_folder):
     assert problems(at) == []
     assert "variant that was trained for it" in prose(at)
     assert not any("not trained" in name for name in table(at, "index (MiB)")["system"])
+
+
+def test_another_column_of_depths_is_another_result():
+    # Results by depth would else come back as they were under the column before.
+    one = dataset()
+    other = replace(one, depth=dict.fromkeys(one.queries, 0.9))
+    named = replace(one, bins=dict.fromkeys(one.queries, "end"))
+    assert len({dataset_key(one), dataset_key(other), dataset_key(named)}) == 3
