@@ -109,21 +109,22 @@ class VectorFolder:
 
     def trim(self) -> None:
         """Removes what was not used for longest, until the rest is within the limit."""
-        now = time.time()
         files = sorted(self._all(), key=lambda entry: (entry[0], entry[2].name))
         total = sum(size for _, size, _ in files)
         for used, size, file in files:
-            is_abandoned = file.name.startswith(".") and now - used > ABANDONED_SECONDS
-            if total > self.max_bytes or is_abandoned:
+            is_writing = _is_being_written(file, used)
+            is_abandoned = file.name.startswith(".") and not is_writing
+            if is_abandoned or (total > self.max_bytes and not is_writing):
                 _remove(file)
                 total -= size
 
     def clear(self) -> int:
         """Removes everything that was kept, and returns how many bytes that were."""
         removed = 0
-        for _, size, file in self._all():
-            _remove(file)
-            removed += size
+        for used, size, file in self._all():
+            if not _is_being_written(file, used):
+                _remove(file)
+                removed += size
         return removed
 
     def _files_of(self, setting: str) -> list[Path]:
@@ -185,6 +186,11 @@ def _checksum(setting: str, data: bytes) -> str:
     found = hashlib.sha256(setting.encode())
     found.update(data)
     return found.hexdigest()
+
+
+def _is_being_written(file: Path, used: float) -> bool:
+    # A writer whose file went away would take the folder for one that cannot be written.
+    return file.name.startswith(".") and time.time() - used <= ABANDONED_SECONDS
 
 
 def _remove(file: Path) -> None:

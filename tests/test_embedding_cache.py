@@ -434,6 +434,17 @@ def test_half_written_files_are_swept_up_when_nobody_can_be_writing_them(cache):
     assert (old.exists(), new.exists()) == (False, True)
 
 
+@pytest.mark.parametrize("drop", [lambda files: files.clear(), lambda files: files.trim()])
+def test_a_file_that_is_being_written_is_left_to_its_writer(cache, drop):
+    # Else its writer, not finding it, would take the folder for one that cannot be written.
+    embed(cache)
+    cache.files.max_bytes = 1
+    file = cache.files.folder / ".x.parquet.1"
+    file.write_bytes(b"half")
+    drop(cache.files)
+    assert [left.name for left in cache.files.folder.iterdir()] == [file.name]
+
+
 def test_a_folder_that_cannot_be_written_is_warned_of_once(tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     cache = EmbeddingCache(tmp_path / "file" / "kept", GIB, flush_seconds=0.0)

@@ -1,5 +1,6 @@
 """Granularities and poolings against each other on one data set: quality beside cost."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,7 +92,6 @@ def run_sweep(
     run = _Run(encoder, dataset, config, max_length, batch_tokens, embed, progress, should_stop)
     run.total = run.count(groups)
     rows: list[SweepRow] = []
-    is_partial = False
 
     def so_far() -> Sweep:
         places = {setting.name: place for place, setting in enumerate(settings)}
@@ -108,16 +108,14 @@ def run_sweep(
             rows_wanted=len(settings),
             excluded=tuple(run.excluded),
             notes=dataset.notes,
-            is_partial=is_partial,
+            is_partial=len(rows) < len(settings),
         )
 
-    try:
+    with contextlib.suppress(_StopError):
         for group in groups:
             rows += run.measure(group)
             if on_row is not None:
                 on_row(so_far())
-    except _StopError:
-        is_partial = True
     return so_far()
 
 

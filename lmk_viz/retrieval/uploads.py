@@ -141,7 +141,11 @@ def dataset_from_tables(
     notes = (
         *excluded_notes(corpus),
         *([f"{blank:,} rows of queries have no text: left out"] if blank else []),
-        *([f"{without:,} queries ask for a document that was left out"] if without else []),
+        *(
+            [f"{without:,} rows of queries ask for a document that was left out: left out too"]
+            if without
+            else []
+        ),
     )
     return RetrievalDataset(
         name=corpus.name,
@@ -160,9 +164,12 @@ def _query_cells(row: Mapping[str, Any], columns: QueryColumns, place: str) -> t
     """Returns the text of a query and the id of its document."""
     for name, what in ((columns.text, "the query"), (columns.document, "the document's id")):
         if name not in row:
+            missing = f"no column {name!r} for {what}"
+            if not name:  # It could not be guessed.
+                missing = f"no column's name says that it is {what}, as 'query' and 'document' do"
             raise ValueError(
-                f"{place}: no column {name!r} for {what}; it has "
-                f"{', '.join(map(repr, row)) or 'none'}. Name the column that holds it."
+                f"{place}: {missing}; it has {', '.join(map(repr, row)) or 'none'}, as cut at "
+                "commas, or tabs in a .tsv. Name the column that holds it."
             )
     text = row[columns.text]
     if isinstance(text, list | tuple | dict | bytes):

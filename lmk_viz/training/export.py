@@ -73,20 +73,26 @@ def save_merged(encoder: Any, folder: Path) -> None:
         folder: to write to; made where it is not there.
 
     Raises:
-        ValueError: when the encoder is a whole family, or was trained for no pooling.
+        ValueError: when the encoder is a whole family, or was trained for no pooling, or the
+            folder cannot be written.
     """
     if encoder.trained_for is None:
         modes = [mode.value for mode in PoolingMode if mode in encoder.trained_poolings]
-        named = ", ".join(f"{encoder.name}-{mode}" for mode in modes)
+        # Members of the bundled family have names, those of a folder are folders in it.
+        between = "/variants/" if Path(encoder.name).is_dir() else "-"
+        named = ", ".join(f"{encoder.name}{between}{mode}" for mode in modes)
         raise ValueError(
             f"{encoder.name} is no encoder trained for one pooling; "
             + (f"name a variant: {named}." if named else "there is nothing to merge.")
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    copy.deepcopy(encoder.model).float().save_pretrained(folder)
-    encoder.tokenizer.save_pretrained(folder)
     length = encoder.training_length or encoder.max_length
-    write_settings(folder, encoder.trained_for, length, (), encoder.latents)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        copy.deepcopy(encoder.model).float().save_pretrained(folder)
+        encoder.tokenizer.save_pretrained(folder)
+        write_settings(folder, encoder.trained_for, length, (), encoder.latents)
+    except OSError as error:
+        raise ValueError(f"{str(folder)!r} cannot be written: {error.strerror}.") from error
 
 
 def save_adapter(

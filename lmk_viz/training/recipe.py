@@ -131,7 +131,10 @@ def run_step(
         ValueError: when the step is unknown, one before it is missing, or the pairs that are
             there have their evidence elsewhere.
     """
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"work folder {str(work)!r} cannot be made: {error.strerror}.") from error
     _check_evidence(work, evidence)
     if step == "pairs":
         _make_pairs(corpus, work, report, evidence)

@@ -174,7 +174,7 @@ def _show_document(
         show_error(error)
         return
     is_right = dataset.qrels[query].get(document.id, 0) > 0
-    depth = dataset.depth.get(query) if is_right else None
+    depth = _place_of_evidence(dataset, document, query) if is_right else None
     layout = cache.get_layout(
         inputs.encoder, document.text, LayoutKind.LANDMARK, inputs.chunking, inputs.max_length
     )
@@ -195,6 +195,19 @@ def _show_document(
         "the chunk that answers, ▼ at the evidence as the data set places it; struck out is "
         "what the length limit cut."
     )
+
+
+def _place_of_evidence(dataset: RetrievalDataset, document: Document, query: str) -> float | None:
+    """Returns where the evidence stands in what is encoded, 0 to 1; None where nobody said.
+
+    A data set tells it of the text alone, and a title may stand before that.
+    """
+    depth = dataset.depth.get(query)
+    head = f"{document.title}\n"
+    if depth is None or not dataset.with_titles or not document.text.startswith(head):
+        return depth
+    whole = len(document.text)
+    return (len(head) + depth * (whole - len(head))) / whole
 
 
 def _show_cut(layout: Any, depth: float | None, characters: int, kept: int) -> None:

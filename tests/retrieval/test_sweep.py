@@ -169,6 +169,13 @@ def test_rows_are_handed_over_one_pass_after_the_other():
     assert counts == [3, 4, 5, 6, 7, 8]
 
 
+def test_rows_handed_over_on_the_way_say_that_more_are_to_come():
+    # What is written of them stays, should the run be killed.
+    said = []
+    run_sweep(bag(), TOY, SMALL, on_row=lambda found: said.append(found.to_dict()["is_partial"]))
+    assert said == [True] * 5 + [False]
+
+
 def test_progress_rises_to_the_end():
     steps = []
     run_sweep(bag(), TOY, SMALL, progress=lambda done, total: steps.append((done, total)))

@@ -114,6 +114,9 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are():
         ValueError, match=r"row 1: no column 'ask' for the query; it has 'question'"
     ):
         made(columns=QueryColumns("ask", "doc_id"))
+    table = CorpusTable("q.csv", ({"query;document": "Why?;a"},))
+    with pytest.raises(ValueError, match=r"row 1: no column's name says that it is the document's"):
+        dataset_from_tables(corpus_of(), table)
     with pytest.raises(ValueError, match=r"row 1: no column 'nope' for the document's id"):
         made(columns=QueryColumns("question", "nope"))
 
@@ -130,7 +133,7 @@ def test_documents_without_text_are_left_out_with_their_queries_and_both_are_sai
     assert list(found.queries) == ["row-1"]
     assert found.notes == (
         "1 documents left out: b (empty text)",
-        "1 queries ask for a document that was left out",
+        "1 rows of queries ask for a document that was left out: left out too",
     )
 
 

@@ -51,3 +51,17 @@ def test_an_encoder_that_was_trained_for_nothing_has_nothing_to_merge(
 ):
     assert main(["merge", str(tiny_folder), "--output", str(tmp_path / "own")]) == 2
     assert "there is nothing to merge" in capsys.readouterr().err
+
+
+def test_variants_of_a_folder_are_named_as_they_can_be_given(family_folder, tmp_path, capsys):
+    assert main(["merge", str(family_folder), "--output", str(tmp_path / "own")]) == 2
+    assert f"{family_folder}/variants/landmark" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_a_line(family_folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    variant = str(family_folder / "variants" / "landmark")
+    assert main(["merge", variant, "--output", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written: File exists." in said
+    assert len(said.splitlines()) == 1

@@ -99,3 +99,9 @@ def test_pairs_with_their_evidence_elsewhere_are_not_taken_for_those_asked_for(
         run_step("cls", small_recipe, tmp_path / "work", tmp_path / "out", evidence="start")
     with pytest.raises(ValueError, match="evidence is 'end'; allowed: anywhere, start"):
         run_step("pairs", small_recipe, tmp_path / "work", tmp_path / "out", evidence="end")
+
+
+def test_a_work_folder_that_cannot_be_made_is_a_worded_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ValueError, match="cannot be made: File exists"):
+        run_step("pairs", tmp_path, tmp_path / "file", tmp_path / "out")

@@ -13,6 +13,7 @@ from lmk_viz.documents import Document
 from lmk_viz.retrieval.dataset import RetrievalDataset
 from lmk_viz.ui import state
 from lmk_viz.ui.retrieval_inputs import dataset_key
+from lmk_viz.ui.retrieval_query import _place_of_evidence
 
 PAGE = "pages/6_Retrieval.py"
 SMALL = {state.MAX_LENGTH.key: 64, state.GRANULARITY.key: 8}
@@ -288,3 +289,14 @@ def test_another_column_of_depths_is_another_result():
     other = replace(one, depth=dict.fromkeys(one.queries, 0.9))
     named = replace(one, bins=dict.fromkeys(one.queries, "end"))
     assert len({dataset_key(one), dataset_key(other), dataset_key(named)}) == 3
+
+
+def test_evidence_is_marked_behind_a_title_that_is_encoded():
+    own = dataset()
+    query = next(iter(own.queries))
+    document = Document("a", "Nine char", "Nine char\n0123456789")
+    at_half = replace(own, depth={query: 0.5})
+    assert _place_of_evidence(at_half, document, query) == 0.5
+    with_titles = replace(at_half, with_titles=True)
+    assert _place_of_evidence(with_titles, document, query) == 15 / 20
+    assert _place_of_evidence(replace(with_titles, depth={}), document, query) is None
