@@ -16,11 +16,11 @@ TEACHING = (
     "out moves the vectors of common encoders most at the start (2412.15241), and encoders trained "
     "for retrieval catch the start of a long document best (2404.04163). A slope seen here is "
     "that of this encoder, not of a pooling as such.",
-    "- **Our own two by two**: CLS and landmark variants trained with the evidence anywhere and with "
-    "it at the start (`python -m lmk_viz recipe --evidence start`), forty needles. At the training "
-    "length of 256 tokens the data decide: the slope goes from −.005 to −.076 for CLS, from +.004 to "
-    "−.085 for landmark. At 1,024 tokens the pooling decides: −.016 and −.021 for CLS, −.002 and −.007 "
-    "for landmark. Intervals stand in the README; one seed.",
+    "- **Our own two by two**: CLS and landmark variants trained with the evidence anywhere and "
+    "with it at the start (`python -m lmk_viz recipe --evidence start`), forty needles. At the "
+    "training length of 256 tokens the data decide: the slope goes from −.005 to −.076 for CLS, "
+    "from +.004 to −.085 for landmark. At 1,024 tokens the pooling decides: −.016 and −.021 for "
+    "CLS, −.002 and −.007 for landmark. Intervals stand in the README; one seed.",
     "- Compare poolings by shape, not by level: each has a space of its own, and in some all "
     "vectors are close to each other. The dotted lines are the controls: questions of other "
     "needles, a neutral filler, unrelated text; every k-th token is spread out as landmarks are, "
