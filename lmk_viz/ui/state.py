@@ -355,7 +355,7 @@ PROBE_OF = Choice(
 PROBE_TOKENS = Choice("probe.tokens", "length", 512, _count(8, 100_000))
 PROBE_BASE = Choice("probe.base", "base", 64, _count(8, 10_000))
 """The shortest of four lengths, each twice the one before."""
-PROBE_NEEDLES = Choice("probe.needles", "needles", 12, _count(1, 1000))
+PROBE_NEEDLES = Choice("probe.needles", "needles", 10, _count(1, 1000))
 PROBE_DEPTHS = Choice("probe.depths", "depths", 10, _count(2, 100))
 PROBE_BORDER = Choice("probe.border", "border", "sentence", _one_of("sentence", "token"))
 PROBE_FILLER = Choice("probe.filler", "filler", "bundled", _one_of("bundled", "document"))
