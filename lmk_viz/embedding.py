@@ -26,7 +26,6 @@ __all__ = [
     "EmbedFunction",
     "EmbeddingTable",
     "embed_documents",
-    "embed_through",
     "forecast_embedding",
     "plan_batches",
 ]
@@ -147,11 +146,14 @@ def embed_documents(
     normalize: bool = True,
     batch_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    store: RowStore | None = None,
 ) -> EmbeddingTable:
     """Returns the vectors of a corpus under several poolings.
 
     Poolings that read the same layout share one forward pass. Documents without text, and
-    those whose vector is not finite, are left out and named with their reason.
+    those whose vector is not finite, are left out and named with their reason. What a store
+    does not know goes through the encoder in batches of its own, so that its last digits can
+    differ from those of a call that embeds the whole corpus: padding changes the order of sums.
 
     Args:
         encoder: the encoder.
@@ -162,45 +164,12 @@ def embed_documents(
         normalize: scale each vector to length 1.
         batch_tokens: padded tokens a batch; None chooses by device.
         progress: called with (passes done, passes in all); a document takes one pass for
-            each layout that the poolings need. May raise to cancel.
+            each layout that the poolings need, and those that the store spares count as done
+            from the start. May raise to cancel.
+        store: asked for each text and pooling, and given what is new; None embeds everything.
 
     Raises:
         ValueError: when no pooling is given, or one twice, or one that cannot be had.
-    """
-    return embed_through(
-        None, encoder, documents, poolings, chunking, max_length, normalize, batch_tokens, progress
-    )
-
-
-def embed_through(
-    store: RowStore | None,
-    encoder: EmbeddingEncoder,
-    documents: Sequence[Document],
-    poolings: Sequence[PoolingConfig],
-    chunking: ChunkingConfig | None = None,
-    max_length: int | None = None,
-    normalize: bool = True,
-    batch_tokens: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> EmbeddingTable:
-    """Returns what `embed_documents` returns, made only as far as a store does not know it.
-
-    What is missing goes through the encoder in batches of its own, so that its last digits can
-    differ from those of a call that embeds the whole corpus: padding changes the order of sums.
-
-    Args:
-        store: asked for each text and pooling; None embeds everything.
-        encoder: as of `embed_documents`, with all that follows.
-        documents: see there.
-        poolings: see there.
-        chunking: see there.
-        max_length: see there.
-        normalize: see there.
-        batch_tokens: see there.
-        progress: see there; passes that the store spares count as done from the start.
-
-    Raises:
-        ValueError: as `embed_documents` does.
     """
     started = time.monotonic()
     chunking = chunking or ChunkingConfig()

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from lmk_viz.config import ChunkingConfig, ChunkingMode, LayoutKind, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
-from lmk_viz.embedding import EmbeddingTable, embed_documents, embed_through
-from lmk_viz.embedding_encoder import EmbeddingEncoder
+from lmk_viz.embedding import EmbeddingTable, embed_documents
+from lmk_viz.embedding_encoder import EmbeddingEncoder, member_for
 from lmk_viz.embedding_rows import PoolingRows
 from lmk_viz.pooling import POOLINGS
 from lmk_viz.vector_files import VectorFolder
@@ -105,7 +105,17 @@ class EmbeddingCache:
         Arguments, results and errors are those of `embed_documents`.
         """
         identities = _Identities(encoder)
-        if not identities.are_known:
+        resolved = chunking or ChunkingConfig()
+        store = None
+        if identities.are_known:
+            limit = _length_limit(encoder, max_length)
+
+            def setting(pooling: PoolingConfig) -> str:
+                identity = identities.of(pooling.mode)
+                return setting_digest(identity, pooling, resolved, limit, normalize)
+
+            store = _Call(self.files, setting, encoder.embedding_dim, self._flush_seconds)
+        try:
             return embed_documents(
                 encoder,
                 documents,
@@ -115,28 +125,11 @@ class EmbeddingCache:
                 normalize,
                 batch_tokens,
                 progress,
-            )
-        chunking = chunking or ChunkingConfig()
-        limit = _length_limit(encoder, max_length)
-
-        def setting(pooling: PoolingConfig) -> str:
-            return setting_digest(identities.of(pooling.mode), pooling, chunking, limit, normalize)
-
-        store = _Call(self.files, setting, encoder.embedding_dim, self._flush_seconds)
-        try:
-            return embed_through(
                 store,
-                encoder,
-                documents,
-                poolings,
-                chunking,
-                max_length,
-                normalize,
-                batch_tokens,
-                progress,
             )
         finally:
-            store.flush()
+            if store is not None:
+                store.flush()
 
     def size(self) -> int:
         """Returns the bytes on disk."""
@@ -231,12 +224,12 @@ class _Identities:
     """Who makes the vectors of each pooling; of a family its variants, loaded when asked."""
 
     def __init__(self, encoder: Any) -> None:
-        self._encoder_for = getattr(encoder, "encoder_for", lambda mode: encoder)
+        self._encoder = encoder
         self.are_known = hasattr(encoder, "fingerprint")
 
     def of(self, mode: PoolingMode) -> str:
         """Returns the fingerprint of the encoder that a pooling reads."""
-        return str(self._encoder_for(mode).fingerprint)
+        return str(member_for(self._encoder, mode).fingerprint)
 
 
 class _Call:

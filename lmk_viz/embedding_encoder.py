@@ -14,6 +14,7 @@ __all__ = [
     "EmbeddingEncoder",
     "checked_modes",
     "default_batch_tokens",
+    "member_for",
     "pooling_passes",
     "trained_poolings",
 ]
@@ -78,6 +79,12 @@ def pooling_passes(
     for pooling in poolings:
         groups.setdefault(POOLINGS[pooling.mode].layout, []).append(pooling)
     return [tuple(group) for group in groups.values()]
+
+
+def member_for(encoder: Any, mode: PoolingMode) -> Any:
+    """Returns the encoder that a pooling is read from: a family's variant, else the encoder."""
+    pick = getattr(encoder, "encoder_for", None)
+    return encoder if pick is None else pick(mode)
 
 
 def trained_poolings(encoder: Any) -> frozenset[PoolingMode]:

@@ -25,7 +25,7 @@ modes = state.POOLINGS.get()
 if not modes:
     stop_with("Choose at least one pooling above.")
 if not len(corpus):
-    map_views.show_excluded(corpus.excluded)
+    panels.show_excluded(corpus.excluded, "documents left out, and why", "map.excluded")
     stop_with("No document is left to draw; the list says why each was left out.")
 
 poolings = tuple(PoolingConfig(mode) for mode in modes)
@@ -45,7 +45,7 @@ except ValueError as error:
     st.stop()
 excluded = (*corpus.excluded, *table.excluded)
 if not len(table):
-    map_views.show_excluded(excluded)
+    panels.show_excluded(excluded, "documents left out, and why", "map.excluded")
     stop_with("No document gave a vector; the list says why.")
 with st.spinner("Laying out; the first UMAP of a process compiles for some seconds"):
     found = cache.get_map(table, config)
@@ -61,6 +61,6 @@ st.caption(
     "neighbours in the space. Under UMAP and t-SNE, distances between far clumps mean nothing."
 )
 map_numbers.show_numbers(table, found, config)
-map_views.show_excluded(excluded)
+panels.show_excluded(excluded, "documents left out, and why", "map.excluded")
 map_views.show_downloads(inputs, table, vectors, found, config)
 panels.show_cache()

@@ -4,7 +4,8 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ __all__ = [
     "build_chunking",
     "cached_embed",
     "load_encoder",
+    "output_file",
     "print_json",
     "progress_by_layer",
     "show_progress",
@@ -143,6 +145,26 @@ def build_chunking(
     if granularity is not None:
         shared["granularity"] = granularity
     return ChunkingConfig(**shared)
+
+
+def output_file(output: str, endings: Sequence[str]) -> Path:
+    """Returns the file that `--output` names.
+
+    Raises:
+        ValueError: when it ends otherwise, is a folder, or lies in none; said before anything is
+            measured.
+    """
+    target = Path(output)
+    try:
+        can_be = target.suffix in endings and target.parent.is_dir() and not target.is_dir()
+    except OSError:  # A name too long for a file system.
+        can_be = False
+    if not can_be:
+        raise ValueError(
+            f"--output is {output!r}; give a name that ends in {' or '.join(endings)} in a folder "
+            "that exists."
+        )
+    return target
 
 
 def whole_numbers(

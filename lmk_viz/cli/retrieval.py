@@ -22,6 +22,7 @@ from lmk_viz.cli.options import (
     TitlesOption,
     cached_embed,
     load_encoder,
+    output_file,
     print_json,
     show_progress,
     takes_chunking,
@@ -189,7 +190,7 @@ def extrapolate_command(
     sizes = whole_numbers("--multiples", multiples)
     # Settings are checked before an encoder is loaded.
     ExtrapolationConfig(256 if length is None else length, sizes, documents, chunking.seed)
-    target = _json_target(output)
+    target = None if output is None else output_file(output, (".json",))
     passages = load_passages(data or HELD_OUT_FILE)
     kept = _read_kept(target) if target is not None and target.is_file() else None
     model = load_encoder(encoder, device, dtype)
@@ -254,21 +255,6 @@ def _explain_mark(rows: list[dict[str, Any]]) -> None:
 def _depth_order(group: str) -> tuple[int, str]:
     known = ("start", "middle", "end")
     return (known.index(group) if group in known else len(known), group)
-
-
-def _json_target(output: str | None) -> Path | None:
-    if output is None:
-        return None
-    target = Path(output)
-    try:
-        can_be = target.suffix == ".json" and target.parent.is_dir() and not target.is_dir()
-    except OSError:  # A name too long for a file system.
-        can_be = False
-    if not can_be:
-        raise ValueError(
-            f"--output is {output!r}; give a name that ends in .json in a folder that exists."
-        )
-    return target
 
 
 def _read_kept(target: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +27,7 @@ from lmk_viz.cli.options import (
     VariableOption,
     cached_embed,
     load_encoder,
+    output_file,
     print_json,
     show_progress,
     whole_numbers,
@@ -169,16 +169,7 @@ def _saver(output: str | None, encoder: str) -> "Callable[[Sweep], None]":
     """Returns what writes a sweep to a file; refuses the name before anything is measured."""
     if output is None:
         return lambda _: None
-    target = Path(output)
-    try:
-        can_be = target.suffix in ENDINGS and target.parent.is_dir() and not target.is_dir()
-    except OSError:  # A name too long for a file system.
-        can_be = False
-    if not can_be:
-        raise ValueError(
-            f"--output is {output!r}; give a name that ends in {' or '.join(ENDINGS)} in a folder "
-            "that exists."
-        )
+    target = output_file(output, ENDINGS)
 
     def save(found: "Sweep") -> None:
         if target.suffix == ".csv":

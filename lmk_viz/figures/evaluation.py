@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from lmk_viz.config import PoolingConfig, PoolingMode
-from lmk_viz.figures.theme import GREY, STYLES, TraceStyle, finish
+from lmk_viz.figures.theme import GREY, STYLES, TraceStyle, error_bars, finish
 from lmk_viz.retrieval.chunk_vectors import ChunkCosines, MultiVector
 
 __all__ = [
@@ -76,14 +76,7 @@ def scores_figure(rows: Rows, metric: str, title: str, subtitle: str = "") -> go
                     "color": style.colour,
                     "line": {"width": 2, "color": style.colour},
                 },
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - value],
-                    "arrayminus": [value - low],
-                    "color": style.colour,
-                    "thickness": 2,
-                },
+                error_x=error_bars([value], [low], [high], color=style.colour, thickness=2),
                 customdata=[[low, high]],
                 hovertemplate=f"{name}<br>{metric} %{{x:.3f}} "
                 "(%{customdata[0]:.3f} to %{customdata[1]:.3f})<extra></extra>",
@@ -123,15 +116,14 @@ def groups_figure(rows: Rows, groups: str, metric: str, title: str) -> go.Figure
                 name=name,
                 line={"color": style.colour, "dash": style.dash, "width": 2},
                 marker={"symbol": style.marker, "size": 9, "line": {"width": 2}},
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - value for value, _, high in values],
-                    "arrayminus": [value - low for value, low, _ in values],
-                    "color": style.colour,
-                    "thickness": 1,
-                    "width": 3,
-                },
+                error_y=error_bars(
+                    [value for value, _, _ in values],
+                    [low for _, low, _ in values],
+                    [high for _, _, high in values],
+                    color=style.colour,
+                    thickness=1,
+                    width=3,
+                ),
                 customdata=[[low, high] for _, low, high in values],
                 hovertemplate=f"{name}<br>%{{x}}<br>{metric} %{{y:.3f}} "
                 "(%{customdata[0]:.3f} to %{customdata[1]:.3f})<extra></extra>",
@@ -170,14 +162,7 @@ def cost_figure(rows: Rows, metric: str, documents: int) -> go.Figure:
                 mode="markers",
                 name=name,
                 marker={"symbol": style.marker, "size": 12, "color": style.colour},
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - value],
-                    "arrayminus": [value - low],
-                    "color": style.colour,
-                    "thickness": 1.5,
-                },
+                error_y=error_bars([value], [low], [high], color=style.colour, thickness=1.5),
                 customdata=[[index["vectors"], index["bytes"] / 2**20, low, high]],
                 hovertemplate=f"{name}<br>{metric} %{{y:.3f}} (%{{customdata[2]:.3f}} to "
                 "%{customdata[3]:.3f})<br>%{customdata[0]:,} vectors, %{customdata[1]:,.2f} MiB"

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from lmk_viz.config import PoolingConfig
-from lmk_viz.figures.theme import STYLES
+from lmk_viz.figures.theme import STYLES, error_bars
 from lmk_viz.probes.curves import Estimate
 
 __all__ = [
@@ -174,14 +174,7 @@ def add_errors(
             showlegend=not lower,
             line={"color": style.colour, "dash": style.dash, "width": 1.2},
             marker={"symbol": style.marker, "size": 9},
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": high - values,
-                "arrayminus": values - low,
-                "thickness": 1.5,
-                "width": 4,
-            },
+            error_y=error_bars(values, low, high, thickness=1.5, width=4),
             hovertemplate=f"{pooling.label} %{{y:.3f}}<extra></extra>",
         )
     )

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from lmk_viz.config import PoolingConfig, PoolingMode
-from lmk_viz.figures.theme import GREY, STYLES, finish
+from lmk_viz.figures.theme import GREY, STYLES, error_bars, finish
 
 __all__ = ["METRIC_NAMES", "sweep_alt", "sweep_figure"]
 
@@ -97,14 +97,13 @@ def _points(
     return go.Scatter(
         x=[places[row["name"]] for row in rows],
         y=values,
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [row[f"{metric}_high"] - row[metric] for row in rows],
-            "arrayminus": [row[metric] - row[f"{metric}_low"] for row in rows],
-            "thickness": 1.2,
-            "width": 3,
-        },
+        error_y=error_bars(
+            values,
+            [row[f"{metric}_low"] for row in rows],
+            [row[f"{metric}_high"] for row in rows],
+            thickness=1.2,
+            width=3,
+        ),
         mode="lines+markers+text" if is_line else "markers+text",
         text=[_short(row) for row in rows],
         textposition="middle right",

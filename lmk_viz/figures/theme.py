@@ -7,6 +7,7 @@ contrast on a white and on a dark ground.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -21,6 +22,7 @@ __all__ = [
     "STYLES",
     "TraceStyle",
     "assign_colours",
+    "error_bars",
     "finish",
     "landmark_marks",
 ]
@@ -108,6 +110,29 @@ def landmark_marks(places: NDArray[np.integer], yaxis: str, **hover: str) -> go.
         },
         **hover,
     )
+
+
+def error_bars(
+    values: Sequence[float] | NDArray[np.float64],
+    lows: Sequence[float] | NDArray[np.float64],
+    highs: Sequence[float] | NDArray[np.float64],
+    **look: Any,
+) -> dict[str, Any]:
+    """Returns the bars of intervals that need not lie evenly round their values.
+
+    Args:
+        values: of the marks.
+        lows: lower limits, as many.
+        highs: upper limits, as many.
+        look: colour, thickness, width.
+    """
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": np.subtract(highs, values),
+        "arrayminus": np.subtract(values, lows),
+        **look,
+    }
 
 
 def finish(figure: go.Figure, title: str, height: int = 420, subtitle: str = "") -> go.Figure:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lmk_viz.config import ChunkingConfig, ChunkingMode, LayoutKind, PoolingConfig, PoolingMode
 from lmk_viz.documents import Document
 from lmk_viz.embedding import EmbedFunction, embed_documents, plan_batches
-from lmk_viz.embedding_encoder import default_batch_tokens
+from lmk_viz.embedding_encoder import default_batch_tokens, member_for
 from lmk_viz.landmarks import Layout, character_spans, chunk_sizes
 from lmk_viz.pooling import read_positions
 from lmk_viz.similarity import unit_rows
@@ -193,7 +193,7 @@ def embed_chunks(
         return _embed_passages(
             encoder, planned, chunking, max_length, batch_tokens, embed, progress
         )
-    member = getattr(encoder, "encoder_for", lambda mode: encoder)(kind.pooling)
+    member = member_for(encoder, kind.pooling)
     found: list[ChunkVectors | None] = [None] * len(planned)
     some = [row for row, plan in enumerate(planned) if len(plan)]
     layouts = [plan.layout for row in some if (plan := planned[row]).layout is not None]

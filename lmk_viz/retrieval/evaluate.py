@@ -14,6 +14,7 @@ from lmk_viz.embedding_encoder import EmbeddingEncoder, checked_modes, pooling_p
 from lmk_viz.pooling import resolve
 from lmk_viz.retrieval.bm25 import bm25_rankings
 from lmk_viz.retrieval.chunk_vectors import MultiVector
+from lmk_viz.retrieval.counting import StoppedError, TextCounter
 from lmk_viz.retrieval.dataset import RetrievalDataset
 from lmk_viz.retrieval.metrics import DEFAULT_METRICS, check_metrics, deepest_cutoff
 from lmk_viz.retrieval.multi_vector import search_multi_vector
@@ -79,14 +80,14 @@ def evaluate(
     top_k = max(deepest_cutoff(metrics), ranking_depth)
     passes = pooling_passes(encoder, resolved)
     texts = len(dataset.queries) + len(dataset.corpus)
-    counter = _Counter(progress, should_stop, (len(passes) + len(kinds)) * texts)
+    counter = TextCounter(progress, should_stop, (len(passes) + len(kinds)) * texts)
     run = _Run(encoder, dataset, chunking, max_length, top_k, batch_tokens, embed, counter)
     try:
         for group in passes:
             run.search_poolings(group)
         for kind in kinds:
             run.search_chunks(kind)
-    except _StoppedError:
+    except StoppedError:
         pass
     found = run.found
     systems = [found[name] for name in (*modes, *kinds) if name in found]
@@ -132,40 +133,15 @@ def compare_to(
     """
     systems = [Found.of(row) for row in evaluation.systems]
     if baseline not in [system.name for system in systems]:
-        known = ", ".join(system.name for system in systems)
-        raise ValueError(f"baseline is {baseline!r}; allowed: {known}.")
+        allowed = ", ".join(system.name for system in systems)
+        raise ValueError(f"baseline is {baseline!r}; allowed: {allowed}.")
     groups = LengthGroups(evaluation.lengths, evaluation.length_edges)
     metrics = list(evaluation.systems[0].per_query)
-    rows = score_systems(dataset, systems, metrics, baseline, seed, groups)
+    known = {row.name: row.per_query for row in evaluation.systems}
+    rows = score_systems(dataset, systems, metrics, baseline, seed, groups, known)
     n = len(evaluation.rows)
     bm25 = rows[n] if evaluation.bm25 else None
     return replace(evaluation, baseline=baseline, rows=tuple(rows[:n]), bm25=bm25)
-
-
-class _StoppedError(Exception):
-    """Someone asked to stop; never leaves this module."""
-
-
-class _Counter:
-    """Adds up the progress of several calls, and ends them when asked to."""
-
-    def __init__(
-        self,
-        progress: Callable[[int, int], None] | None,
-        should_stop: Callable[[], bool] | None,
-        total: int,
-    ) -> None:
-        self._progress, self._should_stop = progress, should_stop
-        self._total, self._before = total, 0
-
-    def report(self, done: int, _: int) -> None:
-        if self._progress is not None:
-            self._progress(self._before + done, self._total)
-        if self._should_stop is not None and self._should_stop():
-            raise _StoppedError
-
-    def advance(self, count: int) -> None:
-        self._before += count
 
 
 @dataclass(slots=True)
@@ -179,7 +155,7 @@ class _Run:
     top_k: int
     batch_tokens: int | None
     embed: EmbedFunction
-    counter: _Counter
+    counter: TextCounter
     found: dict[str, Found] = field(default_factory=dict)
     excluded: dict[Excluded, None] = field(default_factory=dict)
     """Texts without a vector, each once, in order."""

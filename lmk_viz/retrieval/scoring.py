@@ -59,6 +59,7 @@ def score_systems(
     baseline: str | None,
     seed: int,
     groups: LengthGroups,
+    per_query: Mapping[str, Mapping[str, NDArray[np.float64]]] | None = None,
 ) -> list[SystemScores]:
     """Returns the scores of each system, in order, with its differences to the baseline.
 
@@ -69,8 +70,10 @@ def score_systems(
         baseline: name of the system that differences are taken to; None for none.
         seed: of bootstrap and randomisation test.
         groups: by length.
+        per_query: values by system and metric where they are known; None takes the rankings.
     """
-    per_query = {s.name: score_rankings(dataset.qrels, s.rankings, metrics) for s in systems}
+    if per_query is None:
+        per_query = {s.name: score_rankings(dataset.qrels, s.rankings, metrics) for s in systems}
     reference = per_query.get(baseline) if baseline else None
     p_values = _p_values(per_query, metrics, baseline, seed)
     everything = np.ones(len(dataset.queries), dtype=bool)

@@ -13,6 +13,7 @@ from lmk_viz.embedding import EmbeddingTable, EmbedFunction, embed_documents
 from lmk_viz.embedding_encoder import EmbeddingEncoder, pooling_passes
 from lmk_viz.landmarks import Layout
 from lmk_viz.pooling import POOLINGS
+from lmk_viz.retrieval.counting import StoppedError, TextCounter
 from lmk_viz.retrieval.dataset import RetrievalDataset
 from lmk_viz.retrieval.metrics import deepest_cutoff, score_rankings
 from lmk_viz.retrieval.search import is_trained, rank_documents
@@ -20,10 +21,6 @@ from lmk_viz.retrieval.sweep_rows import Sweep, SweepRow
 from lmk_viz.retrieval.sweep_settings import SweepConfig, SweepSetting, plan_settings
 
 __all__ = ["plan_passes", "run_sweep"]
-
-
-class _StopError(Exception):
-    """Ends an embedding call whose rows nobody waits for any more."""
 
 
 def plan_passes(encoder: Any, settings: Sequence[SweepSetting]) -> list[tuple[SweepSetting, ...]]:
@@ -89,8 +86,8 @@ def run_sweep(
     for setting in settings:
         encoder.check_pooling(setting.pooling.mode)
     groups = plan_passes(encoder, settings)
-    run = _Run(encoder, dataset, config, max_length, batch_tokens, embed, progress, should_stop)
-    run.total = run.count(groups)
+    counter = TextCounter(progress, should_stop, _count_texts(groups, dataset))
+    run = _Run(encoder, dataset, config, max_length, batch_tokens, embed, counter)
     rows: list[SweepRow] = []
 
     def so_far() -> Sweep:
@@ -111,7 +108,7 @@ def run_sweep(
             is_partial=len(rows) < len(settings),
         )
 
-    with contextlib.suppress(_StopError):
+    with contextlib.suppress(StoppedError):
         for group in groups:
             rows += run.measure(group)
             if on_row is not None:
@@ -130,27 +127,19 @@ class _Run:
         max_length: int | None,
         batch_tokens: int | None,
         embed: EmbedFunction,
-        progress: Callable[[int, int], None] | None,
-        should_stop: Callable[[], bool] | None,
+        counter: TextCounter,
     ) -> None:
-        self.total = 0
         self.excluded: dict[Excluded, None] = {}
         self._encoder, self._dataset, self._config = encoder, dataset, config
         self._max_length, self._batch_tokens, self._embed = max_length, batch_tokens, embed
-        self._progress, self._should_stop = progress, should_stop
-        self._before = 0
+        self._counter = counter
         self._queries = [Document(query, "", text) for query, text in dataset.queries.items()]
         self._asked: dict[Any, EmbeddingTable] = {}
-
-    def count(self, groups: Sequence[tuple[SweepSetting, ...]]) -> int:
-        """Returns how many texts go through the encoder."""
-        asked = {self._query_key(group) for group in groups}
-        return len(groups) * len(self._dataset.corpus) + len(asked) * len(self._queries)
 
     def measure(self, group: tuple[SweepSetting, ...]) -> list[SweepRow]:
         """Returns the rows of settings that share a pass."""
         corpus = self._table(self._dataset.corpus, [s.pooling for s in group], group[0].chunking)
-        key = self._query_key(group)
+        key = _query_key(group)
         if key not in self._asked:
             poolings = [s.query_pooling for s in group]
             self._asked[key] = self._table(self._queries, poolings, group[0].query_chunking)
@@ -158,16 +147,14 @@ class _Run:
         self.excluded |= dict.fromkeys((*corpus.excluded, *asked.excluded))
         return [self._row(setting, corpus, asked) for setting in group]
 
-    def _query_key(self, group: tuple[SweepSetting, ...]) -> Any:
-        return (tuple(s.query_pooling for s in group), group[0].query_chunking)
-
     def _table(
         self,
         documents: Sequence[Document],
         poolings: Sequence[PoolingConfig],
         chunking: ChunkingConfig,
     ) -> EmbeddingTable:
-        self._report(0)
+        # Also where a cache has everything, and nothing is told in between.
+        self._counter.report()
         table = self._embed(
             self._encoder,
             documents,
@@ -176,17 +163,11 @@ class _Run:
             self._max_length,
             True,
             self._batch_tokens,
-            lambda done, _: self._report(done),
+            self._counter.report,
         )
-        self._before += len(documents)
-        self._report(0)
+        self._counter.advance(len(documents))
+        self._counter.report()
         return table
-
-    def _report(self, done: int) -> None:
-        if self._should_stop is not None and self._should_stop():
-            raise _StopError
-        if self._progress is not None:
-            self._progress(min(self.total, self._before + done), self.total)
 
     def _row(
         self, setting: SweepSetting, corpus: EmbeddingTable, asked: EmbeddingTable
@@ -234,6 +215,16 @@ class _Run:
     def _layout(self, document: Document, setting: SweepSetting) -> Layout:
         kind = POOLINGS[setting.pooling.mode].layout
         return self._encoder.layout(document.text, kind, setting.chunking, self._max_length)
+
+
+def _query_key(group: tuple[SweepSetting, ...]) -> Any:
+    return (tuple(s.query_pooling for s in group), group[0].query_chunking)
+
+
+def _count_texts(groups: Sequence[tuple[SweepSetting, ...]], dataset: RetrievalDataset) -> int:
+    """Returns how many texts go through the encoder; queries of one kind go once."""
+    asked = {_query_key(group) for group in groups}
+    return len(groups) * len(dataset.corpus) + len(asked) * len(dataset.queries)
 
 
 def _seconds(table: EmbeddingTable, mode: PoolingMode) -> float:

@@ -1,14 +1,14 @@
 """Parts of the embedding map page that stand above and below the panels."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pandas as pd
 import streamlit as st
 
 from lmk_viz.config import PoolingConfig, PoolingMode, ProjectionConfig, ProjectionMethod
-from lmk_viz.corpus import Corpus, Excluded
+from lmk_viz.corpus import Corpus
 from lmk_viz.embedding import EmbeddingTable
 from lmk_viz.figures.map_page import render_map_page
 from lmk_viz.map_table import VectorTable, coordinates_frame
@@ -23,7 +23,6 @@ __all__ = [
     "pick_projection",
     "show_cosines",
     "show_downloads",
-    "show_excluded",
     "show_receipt",
     "vector_table",
 ]
@@ -142,18 +141,6 @@ def show_receipt(corpus: Corpus, table: EmbeddingTable, inputs: Inputs) -> None:
         if count:
             parts.append(f"{count:,} without a position under {pooling.label}, so averaged whole")
     st.markdown(" · ".join(parts))
-
-
-def show_excluded(excluded: Sequence[Excluded]) -> None:
-    """Draws which documents were left out and why, if any."""
-    if not excluded:
-        return
-    with st.expander(f"{len(excluded):,} documents left out, and why", icon=":material/block:"):
-        st.dataframe(
-            pd.DataFrame([{"id": e.id, "reason": e.reason} for e in excluded]),
-            hide_index=True,
-            key="map.excluded",
-        )
 
 
 def show_cosines(table: EmbeddingTable, pooling: PoolingConfig, panel: MapPanel) -> None:

@@ -1,8 +1,7 @@
 """Parts of pages that draw results: receipts, downloads, badges, progress."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,6 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from lmk_viz.config import ChunkingConfig, PoolingMode
+from lmk_viz.corpus import Excluded
 from lmk_viz.landmarks import Layout, LayoutStats
 from lmk_viz.probes import SegmentCosines
 from lmk_viz.ui import cache
@@ -25,10 +25,10 @@ __all__ = [
     "show_badge",
     "show_cache",
     "show_downloads",
+    "show_excluded",
     "show_figure",
     "show_metrics",
     "snippet",
-    "with_progress",
 ]
 
 PAGES = (
@@ -250,22 +250,19 @@ def chunking_code(chunking: ChunkingConfig) -> str:
     return f"ChunkingConfig({', '.join(arguments)})"
 
 
-@contextmanager
-def with_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar while a long call runs; it appears with the first step, so hits show none.
+def show_excluded(excluded: Sequence[Excluded], what: str, key: str) -> None:
+    """Draws under a heading that opens which texts were left out and why, if any.
 
     Args:
-        label: what is being done.
-
-    Yields:
-        A callback that takes steps done and steps in all.
+        excluded: the texts.
+        what: they are, behind their number.
+        key: of the table.
     """
-    place = st.empty()
-
-    def show(done: int, total: int) -> None:
-        place.progress(done / total, text=f"{label}: {done:,} of {total:,}")
-
-    try:
-        yield show
-    finally:
-        place.empty()
+    if not excluded:
+        return
+    with st.expander(f"{len(excluded):,} {what}", icon=":material/block:"):
+        st.dataframe(
+            pd.DataFrame([{"id": e.id, "reason": e.reason} for e in excluded]),
+            hide_index=True,
+            key=key,
+        )

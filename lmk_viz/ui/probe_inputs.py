@@ -16,6 +16,7 @@ from lmk_viz.ui.messages import stop_with
 __all__ = [
     "Request",
     "measure",
+    "pick_base",
     "pick_filler_kind",
     "pick_fillers",
     "pick_needle_settings",
@@ -209,6 +210,18 @@ def _pick_border() -> None:
     )
 
 
+def pick_base() -> None:
+    """Draws the choice of the shortest of several lengths."""
+    pick_number(
+        "Shortest (tokens)",
+        8,
+        10_000,
+        32,
+        state.PROBE_BASE,
+        "Measured at 1, 2, 4 and 8 times this.",
+    )
+
+
 def pick_needle_settings(with_length: bool) -> None:
     """Draws how needles are placed.
 
@@ -226,14 +239,7 @@ def pick_needle_settings(with_length: bool) -> None:
                 "Text tokens of each document, needle included.",
             )
         else:
-            pick_number(
-                "Shortest (tokens)",
-                8,
-                10_000,
-                32,
-                state.PROBE_BASE,
-                "Measured at 1, 2, 4 and 8 times this.",
-            )
+            pick_base()
         pick_number(
             "Needles",
             1,

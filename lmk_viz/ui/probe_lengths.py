@@ -12,11 +12,11 @@ from lmk_viz.ui.controls import Inputs
 from lmk_viz.ui.probe_dilution import BESIDE, dilution_code, dilution_request
 from lmk_viz.ui.probe_inputs import (
     Request,
+    pick_base,
     pick_filler_kind,
     pick_fillers,
     pick_needle_settings,
     pick_needles,
-    pick_number,
 )
 from lmk_viz.ui.probe_parts import (
     needle_code,
@@ -121,7 +121,7 @@ def _documents(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]
 
     probe = DocumentProbe(state.PROBE_OF.get())
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _pick_base()
+        pick_base()
         pick_filler_kind("Documents", "The texts whose starts are measured.")
     encoders = pick_encoders(inputs, encoder)
     documents, other = pick_fillers(inputs), unrelated_text(inputs)
@@ -163,22 +163,11 @@ def _documents(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]
 
 def _dilution(inputs: Inputs, encoder: Any, poolings: tuple[PoolingConfig, ...]) -> Request:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _pick_base()
+        pick_base()
         pick_filler_kind()
     base = state.PROBE_BASE.get()
     added = tuple(base * factor for factor in _factors(inputs, encoder, BESIDE))
     return dilution_request(inputs, encoder, poolings, added, "length")
-
-
-def _pick_base() -> None:
-    pick_number(
-        "Shortest (tokens)",
-        8,
-        10_000,
-        32,
-        state.PROBE_BASE,
-        "Measured at 1, 2, 4 and 8 times this.",
-    )
 
 
 def _factors(inputs: Inputs, encoder: Any, beside: int = 0) -> tuple[int, ...]:

@@ -39,14 +39,7 @@ def show_receipt(evaluation: Evaluation, inputs: Inputs) -> None:
         if row.fell_back
     ]
     st.markdown(" · ".join(parts))
-    if evaluation.excluded:
-        count = len(evaluation.excluded)
-        with st.expander(f"{count:,} texts without a vector, and why", icon=":material/block:"):
-            st.dataframe(
-                pd.DataFrame([{"id": e.id, "reason": e.reason} for e in evaluation.excluded]),
-                hide_index=True,
-                key="search.excluded",
-            )
+    panels.show_excluded(evaluation.excluded, "texts without a vector, and why", "search.excluded")
 
 
 def compared(key: str, evaluation: Evaluation, dataset: RetrievalDataset) -> Evaluation:

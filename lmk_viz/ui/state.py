@@ -181,6 +181,21 @@ def _modes(text: str) -> tuple[PoolingMode, ...]:
     return tuple(dict.fromkeys(modes))
 
 
+def _poolings_choice(
+    key: str, param: str, default: tuple[PoolingMode, ...]
+) -> Choice[tuple[PoolingMode, ...]]:
+    """Returns a choice of several poolings, in the URL as `cls-mean`."""
+    return Choice(
+        key,
+        param,
+        default,
+        _modes,
+        lambda modes: "-".join(mode.value for mode in modes),
+        list,
+        tuple,
+    )
+
+
 def _name(text: str) -> str:
     if not text or len(text) > 512 or not text.isprintable():
         raise ValueError("a name of at most 512 printable characters is expected.")
@@ -283,14 +298,8 @@ ATTENTION_PAGE: tuple[Choice[Any], ...] = (
     OTHERS,
 )
 
-POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
-    "map.poolings",
-    "poolings",
-    (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK),
-    _modes,
-    lambda modes: "-".join(mode.value for mode in modes),
-    list,
-    tuple,
+POOLINGS = _poolings_choice(
+    "map.poolings", "poolings", (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK)
 )
 METHOD = Choice("map.method", "method", ProjectionMethod.AUTO, ProjectionMethod, lambda m: m.value)
 NEIGHBOURS = Choice("map.n_neighbors", "k", 15, _count(2, 200))
@@ -339,14 +348,10 @@ LABEL_COLUMN = Choice("map.label_column", "label_column", "", str)
 
 PROBE_VIEWS = ("needle", "influence", "segments", "shuffle", "dilution", "length")
 PROBE_VIEW = Choice("probe.view", "view", "needle", _one_of(*PROBE_VIEWS))
-PROBE_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+PROBE_POOLINGS = _poolings_choice(
     "probe.poolings",
     "probed",
     (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.EVERY_K, PoolingMode.LANDMARK),
-    _modes,
-    lambda modes: "-".join(mode.value for mode in modes),
-    list,
-    tuple,
 )
 PROBE_OF = Choice(
     "probe.of", "of", "needle", _one_of("needle", "influence", "segments", "shuffle", "dilution")
@@ -422,7 +427,7 @@ SWEEP_SIZES: Choice[tuple[int, ...]] = Choice(
     list,
     _sorted_tuple,
 )
-SWEEP_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
+SWEEP_POOLINGS = _poolings_choice(
     "sweep.poolings",
     "swept",
     (
@@ -432,10 +437,6 @@ SWEEP_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
         PoolingMode.EVERY_K,
         PoolingMode.MULTI_CLS,
     ),
-    _modes,
-    lambda modes: "-".join(mode.value for mode in modes),
-    list,
-    tuple,
 )
 SWEEP_VARIABLE = Choice("sweep.variable", "with_variable", True, _flag, _write_flag)
 SWEEP_SENTENCE = Choice("sweep.sentence", "with_sentence", True, _flag, _write_flag)
@@ -461,14 +462,8 @@ SWEEP_PAGE: tuple[Choice[Any], ...] = (
     SWEEP_METRIC,
 )
 
-SEARCH_POOLINGS: Choice[tuple[PoolingMode, ...]] = Choice(
-    "search.poolings",
-    "compared",
-    (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK),
-    _modes,
-    lambda modes: "-".join(mode.value for mode in modes),
-    list,
-    tuple,
+SEARCH_POOLINGS = _poolings_choice(
+    "search.poolings", "compared", (PoolingMode.CLS, PoolingMode.MEAN, PoolingMode.LANDMARK)
 )
 SEARCH_SEVERAL = Choice("search.several", "several", False, _flag, _write_flag)
 """Also ways to keep several vectors a document."""

@@ -52,7 +52,7 @@ def show_sweep(sweep: Sweep, dataset: RetrievalDataset, inputs: Inputs, encoder:
     )
     panels.show_badge(encoder, list(dict.fromkeys(r.setting.pooling.mode for r in sweep.rows)))
     _show_table(sweep, metric, chosen)
-    _show_excluded(sweep)
+    panels.show_excluded(sweep.excluded, "texts have no vector", "sweep.excluded")
     if chosen is not None:
         _show_settings(sweep, chosen.name, inputs)
     panels.show_downloads(
@@ -160,17 +160,6 @@ def _show_table(sweep: Sweep, metric: str, chosen: Recommendation | None) -> Non
             else " *: the encoder was not trained for this pooling."
         )
     )
-
-
-def _show_excluded(sweep: Sweep) -> None:
-    if not sweep.excluded:
-        return
-    with st.expander(f"{len(sweep.excluded):,} texts have no vector", icon=":material/block:"):
-        st.dataframe(
-            pd.DataFrame([{"id": e.id, "reason": e.reason} for e in sweep.excluded]),
-            hide_index=True,
-            key="sweep.excluded",
-        )
 
 
 def _show_settings(sweep: Sweep, name: str, inputs: Inputs) -> None:
