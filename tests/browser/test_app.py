@@ -305,6 +305,8 @@ def test_link_with_an_unusable_value_says_so_as_plain_text(visit):
 def downloaded(page: Any, label: str) -> str:
     """What a button below the figure gives."""
     page.get_by_text("Take it with you").click()
+    # A run of the script makes the file behind a button anew, and a click in between is lost.
+    page.wait_for_selector(IDLE)
     with page.expect_download() as download:
         page.get_by_role("button", name=label).click()
     return Path(download.value.path()).read_text(encoding="utf-8")
